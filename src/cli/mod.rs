@@ -1,0 +1,6 @@
+//! (being written)
+
+/// Entry point.
+pub fn run() -> std::process::ExitCode {
+    std::process::ExitCode::SUCCESS
+}

@@ -1,0 +1,227 @@
+//! Stable codes of everything that can be refused or fail, each with its exit code and what to do.
+//!
+//! Codes are kebab-case, never renamed, never reused. The exit codes are the one table of `spec` (cli).
+
+/// Exit codes, one table for all commands.
+pub mod exit {
+    /// Done; the awaited condition is true.
+    pub const DONE: u8 = 0;
+    /// A clear no.
+    pub const NO: u8 = 1;
+    /// Broken, or cannot tell.
+    pub const BROKEN: u8 = 2;
+    /// Time ran out.
+    pub const TIME: u8 = 3;
+    /// Not found, or the condition can never be true.
+    pub const NOT_FOUND: u8 = 4;
+    /// Waiting for a person.
+    pub const PERSON: u8 = 5;
+    /// Refused by a rule.
+    pub const REFUSED: u8 = 6;
+    /// Fatal environment error, as git.
+    pub const FATAL: u8 = 128;
+    /// Usage error, as git.
+    pub const USAGE: u8 = 129;
+}
+
+macro_rules! codes {
+    ($($name:ident $text:literal $exit:ident $hint:literal;)*) => {
+        /// A stable code.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+        pub enum Code {
+            $(#[doc = $hint] $name,)*
+        }
+
+        impl Code {
+            /// Every code there is.
+            pub const ALL: &'static [Self] = &[$(Self::$name,)*];
+
+            /// The code as it is shown and stored.
+            #[must_use]
+            pub fn as_str(self) -> &'static str {
+                match self { $(Self::$name => $text,)* }
+            }
+
+            /// The exit code of a command that ends with this code.
+            #[must_use]
+            pub fn exit(self) -> u8 {
+                match self { $(Self::$name => exit::$exit,)* }
+            }
+
+            /// What to do next, where nothing more exact is known.
+            #[must_use]
+            pub fn hint(self) -> &'static str {
+                match self { $(Self::$name => $hint,)* }
+            }
+        }
+    };
+}
+
+codes! {
+    // what was typed
+    Usage "usage" USAGE "see `git agentproto help`";
+    UnknownField "unknown-field" USAGE "this version does not know the field";
+    NoPaths "no-paths" USAGE "name the files to commit with --path";
+    EmptyMessage "empty-message" USAGE "give the commit message with -m";
+    AmbiguousDuration "ambiguous-duration" USAGE "write the unit: 30s, 500ms, 5m";
+    BadTime "bad-time" USAGE "write 30s, 5m or 2026-01-31T12:00:00Z";
+    TooMany "too-many" REFUSED "split it into several policies";
+
+    // not there
+    NoSuchSession "no-such-session" NOT_FOUND "list them: git agentproto session list";
+    NoSuchPolicy "no-such-policy" NOT_FOUND "list them: git agentproto policy list --all";
+    NoSuchRevision "no-such-revision" NOT_FOUND "check the name with git rev-parse";
+    NoSuchCursor "no-such-cursor" NOT_FOUND "take a cursor from git agentproto events --since tip";
+    NoSuchEntity "no-such-entity" NOT_FOUND "list them: git agentproto status";
+    Ambiguous "ambiguous" REFUSED "write more of the id";
+
+    // the repository
+    NotARepository "not-a-repository" FATAL "run it inside a git repository";
+    NotOwned "foreign-owned-repository" FATAL "the repository belongs to another user; add it to safe.directory if you trust it";
+    ReftableUnsupported "reftable-unsupported" REFUSED "this version works on repositories with the files ref backend";
+    Sha256Unsupported "sha256-unsupported" REFUSED "this version works on SHA-1 repositories";
+    BareUnsupported "bare-unsupported" REFUSED "run it in a worktree of the repository";
+    ShallowUnsupported "shallow-unsupported" REFUSED "fetch the whole history: git fetch --unshallow";
+    PartialCloneUnsupported "partial-clone-unsupported" REFUSED "clone without --filter";
+    ObjectDirectoryUnsupported "object-directory-unsupported" REFUSED "unset GIT_OBJECT_DIRECTORY";
+    Quarantine "quarantine" REFUSED "nothing is written from inside a receive quarantine";
+    PlatformUnsupported "platform-unsupported" FATAL "use Linux or macOS";
+    NoCommitsYet "no-commits-yet" REFUSED "make the first commit with git, then try again";
+    NewerFormat "newer-format" BROKEN "a newer version wrote this: update git-agentproto";
+
+    // the store
+    StoreUnusable "store-unusable" BROKEN "run git agentproto fsck";
+    JournalDiverged "journal-diverged" BROKEN "the journal ref was moved by somebody else; nothing was touched";
+    JournalCorrupt "journal-corrupt" BROKEN "the journal does not hold together; nothing was touched";
+    ReadOnly "read-only" BROKEN "the repository cannot be written";
+    LockTimeout "lock-timeout" BROKEN "another process holds the lock; try again";
+    NotesContended "notes-contended" BROKEN "somebody keeps rewriting the notes ref; try again";
+    Io "io-error" BROKEN "the operating system refused";
+    GitFailed "git-failed" BROKEN "the git program refused; its words are above";
+
+    // sessions
+    Terminal "terminal" REFUSED "it is over; nothing reopens it";
+    TurnOver "turn-over" REFUSED "that turn ended already";
+    TurnGap "turn-gap" REFUSED "that turn has not begun";
+    NoSuchRequest "no-such-request" REFUSED "the request is not open";
+    BadData "bad-data" USAGE "--data takes the JSON the event needs, at most 16 KiB";
+    CwdNotInWorktree "cwd-not-in-worktree" REFUSED "name a directory inside a worktree of this repository";
+    LabelLooksLikeId "label-looks-like-id" REFUSED "choose another label";
+
+    // rules at attach
+    NotAllowlisted "not-allowlisted" REFUSED "allow it: git agentproto allow -- CMD";
+    AllowlistInvalid "allowlist-invalid" REFUSED "correct the allowlist file";
+    GateRequired "gate-required" REFUSED "name a gate after --, or say --ungated";
+    GateNotFound "gate-not-found" REFUSED "the program is not on the fixed PATH";
+    GateTimeoutTooLong "gate-timeout-too-long" REFUSED "a gate runs at most 24 hours";
+    CwdEscapes "cwd-escapes-worktree" REFUSED "name a directory inside the session's worktree";
+    NoSuchCwd "no-such-cwd" REFUSED "the directory does not exist";
+    NoAckNotAllowed "no-ack-not-allowed" REFUSED "a person must set agentproto.allowNoAck=true in their global configuration";
+    PathEmpty "path-empty" REFUSED "name a file";
+    PathIsDirectory "path-is-directory" REFUSED "list the files themselves";
+    PathOutside "path-outside-worktree" REFUSED "name a file inside the worktree";
+    PathInGitDir "path-in-git-dir" REFUSED "git's own directory is never committed";
+    PathHasNul "path-has-nul" REFUSED "a path cannot hold a NUL byte";
+    PathThroughSymlink "path-through-symlink" REFUSED "name the file by its real path";
+    PathInSubmodule "path-in-submodule" REFUSED "commit it inside that repository";
+    PathIsSubmodule "path-is-submodule" REFUSED "submodules are committed with git itself";
+    PathIgnored "path-ignored" REFUSED "the file is ignored by git";
+    PathSpecialFile "path-special-file" REFUSED "only files and symlinks can be committed";
+    IdentityMissing "identity-missing" REFUSED "set user.name and user.email";
+    SignersMissing "signers-missing" REFUSED "no allowed-signers file is in force: run git agentproto init";
+    MergeInProgress "merge-in-progress" REFUSED "finish or abort it first";
+    RebaseInProgress "rebase-in-progress" REFUSED "finish or abort it first";
+    CherryPickInProgress "cherry-pick-in-progress" REFUSED "finish or abort it first";
+    RevertInProgress "revert-in-progress" REFUSED "finish or abort it first";
+    BisectInProgress "bisect-in-progress" REFUSED "end it first: git bisect reset";
+    UnmergedIndex "unmerged-index" REFUSED "resolve the conflicts first";
+    DetachedHead "detached-head" REFUSED "check out a branch first";
+    CommitHooksUnsupported "commit-hooks-unsupported" REFUSED "this version does not run pre-commit, prepare-commit-msg or commit-msg hooks";
+    CommitSigningUnsupported "commit-signing-unsupported" REFUSED "this version does not sign commits: unset commit.gpgSign";
+    PersonOnly "person-only" REFUSED "run it outside the supervised session";
+
+    // gates
+    GateRed "gate-red" NO "see the tail of the gate: git agentproto policy show";
+    GateNotRunnable "gate-not-runnable" BROKEN "the gate's program cannot be started";
+    ProgramChanged "program-changed" BROKEN "the gate's program is not the one that was attached";
+    TreeChanged "tree-changed-during-gate" BROKEN "the listed files changed while the gate ran, twice";
+    NoSuchPath "no-such-path" BROKEN "a listed path neither exists nor is tracked";
+    PathConflicts "path-conflicts-unlisted" BROKEN "list the paths that give way, too";
+    ConflictMarkers "conflict-markers" NO "resolve the conflict markers in the listed files";
+    RunnerFailed "runner-failed" BROKEN "the process that runs gates failed";
+    GitBusy "git-operation-in-progress" BROKEN "finish or abort the operation in progress";
+    CandidateFailed "candidate-failed" BROKEN "the candidate could not be built";
+    SecretEnv "secret-env" REFUSED "the variable is named a secret";
+
+    // policies and acks
+    NotAwaiting "not-awaiting" REFUSED "the policy waits for no ack";
+    Committing "committing" REFUSED "the commit is being landed";
+    NotOwner "not-owner" REFUSED "another clone owns this policy";
+    StaleCandidate "stale-candidate" NO "the branch moved: attach again";
+    IndexLocked "index-locked" BROKEN "another process holds the index lock; the commit will be retried";
+    LandingRefused "landing-refused" NO "the branch could not be moved";
+    AckFromSession "ack-from-session" REFUSED "a person answers, outside the session";
+    Forged "forged" REFUSED "the signature does not fit what it signs";
+    Unauthorized "unauthorized" REFUSED "the key is not an allowed signer";
+    Replayed "replayed" REFUSED "this answer was given already";
+    Stale "stale" REFUSED "the answer is for another candidate";
+    Expired "expired" REFUSED "the answer came too late";
+    Orphan "orphan" REFUSED "the request is not known here";
+    Malformed "malformed" REFUSED "the line is no ack";
+    ConfirmationNeeded "confirmation-needed" PERSON "review it, then answer with --yes (and --candidate OID)";
+
+    // keys and settings
+    NoSigningKey "no-signing-key" REFUSED "run git agentproto init";
+    KeyUnreadable "key-unreadable" REFUSED "name a readable ssh private key";
+    KeyNeedsAgent "key-needs-agent" REFUSED "this version signs with unencrypted key files only";
+    KeyTypeUnsupported "key-type-unsupported" REFUSED "use an ed25519 or ecdsa-p256 key";
+    CertAuthorityUnsupported "cert-authority-unsupported" REFUSED "list the key itself in the allowed-signers file";
+    SignersInvalid "signers-invalid" REFUSED "correct the allowed-signers file";
+    ProtectedSetting "protected-setting" REFUSED "set it in global configuration";
+    BadSetting "bad-setting" BROKEN "correct the value";
+    DirNotEmpty "dir-not-empty" REFUSED "name a directory that does not exist or is empty";
+    NoTrustedRef "no-trusted-ref" REFUSED "name it: git agentproto init";
+
+    // waiting and checking
+    Timeout "timeout" TIME "wait longer with --timeout";
+    CanNeverBe "can-never-be" NOT_FOUND "the target ended; the condition cannot become true";
+    NotGoverned "not-governed" NO "see the reason of each commit";
+    Internal "internal-error" BROKEN "please report this";
+}
+
+impl std::fmt::Display for Code {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+impl std::str::FromStr for Code {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        Self::ALL
+            .iter()
+            .copied()
+            .find(|c| c.as_str() == text)
+            .ok_or_else(|| format!("unknown code '{text}'"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::HashSet;
+
+    #[test]
+    fn codes_are_kebab_case_and_unique() {
+        let mut seen = HashSet::new();
+        for code in Code::ALL {
+            let text = code.as_str();
+            assert!(
+                text.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-')
+            );
+            assert!(seen.insert(text), "{text} twice");
+            assert_eq!(text.parse::<Code>().as_ref(), Ok(code));
+        }
+    }
+}

@@ -1,0 +1,217 @@
+//! Repository paths: literal bytes, relative to the worktree root, never a pattern.
+//!
+//! What makes a path acceptable is in `spec/commit-and-ack.md`, Paths. This type holds the checks that
+//! need no file system; links, submodules and tracked state are the candidate's to judge.
+
+use base64::{Engine as _, prelude::BASE64_STANDARD};
+use serde::{Deserialize, Deserializer, Serialize, Serializer, ser::SerializeMap};
+use std::fmt;
+
+/// A valid repository path: one or more `/`-separated names, no `.`/`..`, nothing git would refuse.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct RepoPath(Vec<u8>);
+
+/// Why bytes are no repository path.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum BadPath {
+    /// Nothing was given.
+    #[error("an empty path names nothing")]
+    Empty,
+    /// `.` or a trailing slash.
+    #[error("a directory is not a file: list the files")]
+    Directory,
+    /// `..` beyond the top, or an absolute path outside.
+    #[error("the path leaves the worktree")]
+    Outside,
+    /// `.git` in any case or short form.
+    #[error("git's own directory is never committed")]
+    GitDir,
+    /// A NUL byte.
+    #[error("a path cannot hold a NUL byte")]
+    Nul,
+}
+
+impl RepoPath {
+    /// Accepts a path relative to the worktree root, already free of `.` and `..`.
+    ///
+    /// # Errors
+    /// [`BadPath`] says which rule is broken.
+    pub fn new(raw: &[u8]) -> Result<Self, BadPath> {
+        if raw.is_empty() {
+            return Err(BadPath::Empty);
+        }
+        if raw.contains(&0) {
+            return Err(BadPath::Nul);
+        }
+        if raw[0] == b'/' {
+            return Err(BadPath::Outside);
+        }
+        if raw.ends_with(b"/") {
+            return Err(BadPath::Directory);
+        }
+        for name in raw.split(|b| *b == b'/') {
+            match name {
+                b"" | b"." => return Err(BadPath::Directory),
+                b".." => return Err(BadPath::Outside),
+                _ if is_git_dir_name(name) => return Err(BadPath::GitDir),
+                _ => {}
+            }
+        }
+        Ok(Self(raw.to_vec()))
+    }
+
+    /// Joins a typed path with the directory it is relative to (`prefix`, relative to the worktree root,
+    /// empty at the root) and resolves `.` and `..` by name alone.
+    ///
+    /// # Errors
+    /// As [`RepoPath::new`]; also when nothing but the root remains.
+    pub fn resolve(prefix: &[u8], typed: &[u8]) -> Result<Self, BadPath> {
+        if typed.is_empty() {
+            return Err(BadPath::Empty);
+        }
+        if typed.ends_with(b"/") || typed.ends_with(b"/.") || typed.ends_with(b"/..") {
+            return Err(BadPath::Directory);
+        }
+        let mut names: Vec<&[u8]> =
+            prefix.split(|b| *b == b'/').filter(|n| !n.is_empty()).collect();
+        for name in typed.split(|b| *b == b'/') {
+            match name {
+                b"" | b"." => {}
+                b".." => {
+                    names.pop().ok_or(BadPath::Outside)?;
+                }
+                _ => names.push(name),
+            }
+        }
+        if names.is_empty() {
+            return Err(BadPath::Directory);
+        }
+        Self::new(&names.join(&b'/'))
+    }
+
+    /// The path as bytes, `/`-separated, relative to the worktree root.
+    #[must_use]
+    pub fn as_bytes(&self) -> &[u8] {
+        &self.0
+    }
+
+    /// The names from the root to the file.
+    pub fn names(&self) -> impl Iterator<Item = &[u8]> {
+        self.0.split(|b| *b == b'/')
+    }
+
+    /// True when `self` lies below the directory `dir`.
+    #[must_use]
+    pub fn is_below(&self, dir: &Self) -> bool {
+        self.0.len() > dir.0.len() && self.0.starts_with(&dir.0) && self.0[dir.0.len()] == b'/'
+    }
+}
+
+/// Names git treats as its own directory on some file system: `.git` in any case, with trailing
+/// dots or spaces, the NTFS short name `git~1`, streams (`.git:x`), and `.git` spelled with ignorable code points.
+fn is_git_dir_name(name: &[u8]) -> bool {
+    let visible = without_ignorable(name);
+    let base = visible.split(|b| *b == b':').next().unwrap_or(&[]);
+    let end = base.iter().rposition(|b| !matches!(b, b' ' | b'.')).map_or(0, |at| at + 1);
+    let base = &base[..end];
+    base.eq_ignore_ascii_case(b".git") || base.eq_ignore_ascii_case(b"git~1")
+}
+
+/// Drops the code points HFS+ ignores when it compares names (git's `core.protectHFS` list).
+fn without_ignorable(name: &[u8]) -> Vec<u8> {
+    let Ok(text) = std::str::from_utf8(name) else { return name.to_vec() };
+    let ignored = |c: &char| matches!(*c, '\u{200c}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{206a}'..='\u{206f}' | '\u{feff}');
+    text.chars().filter(|c| !ignored(c)).collect::<String>().into_bytes()
+}
+
+impl fmt::Display for RepoPath {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&String::from_utf8_lossy(&self.0))
+    }
+}
+
+impl fmt::Debug for RepoPath {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:?}", String::from_utf8_lossy(&self.0))
+    }
+}
+
+impl Serialize for RepoPath {
+    fn serialize<S: Serializer>(&self, s: S) -> Result<S::Ok, S::Error> {
+        match std::str::from_utf8(&self.0) {
+            Ok(text) => s.serialize_str(text),
+            Err(_) => {
+                let mut map = s.serialize_map(Some(1))?;
+                map.serialize_entry("b64", &BASE64_STANDARD.encode(&self.0))?;
+                map.end()
+            }
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for RepoPath {
+    fn deserialize<D: Deserializer<'de>>(d: D) -> Result<Self, D::Error> {
+        #[derive(Deserialize)]
+        #[serde(untagged)]
+        enum Form {
+            Text(String),
+            Bytes { b64: String },
+        }
+        let raw = match Form::deserialize(d)? {
+            Form::Text(text) => text.into_bytes(),
+            Form::Bytes { b64 } => BASE64_STANDARD.decode(b64).map_err(serde::de::Error::custom)?,
+        };
+        Self::new(&raw).map_err(serde::de::Error::custom)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_characters_never_patterns() {
+        for name in ["*.txt", ":(glob)*", "-x", "a[1].txt", ":!y", "..foo", "a b", "π"] {
+            assert_eq!(
+                RepoPath::resolve(b"", name.as_bytes()).unwrap().as_bytes(),
+                name.as_bytes()
+            );
+        }
+    }
+
+    #[test]
+    fn refuses_what_is_not_a_file_inside() {
+        use BadPath::{Directory, Empty, GitDir, Nul, Outside};
+        for (typed, why) in [
+            ("", Empty),
+            (".", Directory),
+            ("a/", Directory),
+            ("a/..", Directory),
+            ("../x", Outside),
+            ("a/../../x", Outside),
+            (".git/config", GitDir),
+            (".GIT/config", GitDir),
+            ("a/.Git. /x", GitDir),
+            ("GIT~1/config", GitDir),
+            (".git::$INDEX_ALLOCATION/x", GitDir),
+            (".g\u{200c}it/config", GitDir),
+            ("a\0b", Nul),
+        ] {
+            assert_eq!(RepoPath::resolve(b"", typed.as_bytes()), Err(why), "{typed:?}");
+        }
+    }
+
+    #[test]
+    fn resolves_against_the_current_directory() {
+        assert_eq!(RepoPath::resolve(b"src/cli", b"../x.rs").unwrap().as_bytes(), b"src/x.rs");
+        assert_eq!(RepoPath::resolve(b"src", b"../../x"), Err(BadPath::Outside));
+    }
+
+    #[test]
+    fn json_keeps_bytes_that_are_not_text() {
+        let odd = RepoPath::new(b"a\xff.txt").unwrap();
+        let json = serde_json::to_string(&odd).unwrap();
+        assert_eq!(json, r#"{"b64":"Yf8udHh0"}"#);
+        assert_eq!(serde_json::from_str::<RepoPath>(&json).unwrap(), odd);
+    }
+}

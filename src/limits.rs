@@ -1,0 +1,62 @@
+//! Every bound of the program, with its unit in its name. Relations are checked at compile time.
+
+/// Paths one commit policy may list (decisions 21).
+pub const PATHS_PER_POLICY: usize = 512;
+/// Commit message after cleanup, bytes.
+pub const MESSAGE_BYTES: usize = 64 * 1024;
+/// Gate lines kept on one commit's note.
+pub const GATE_LINES_PER_NOTE: usize = 20;
+/// Gates in one policy.
+pub const GATES_PER_POLICY: usize = 16;
+/// `session report --data`, bytes.
+pub const REPORT_DATA_BYTES: usize = 16 * 1024;
+/// `--key`s of `session report` remembered per session.
+pub const KEYS_PER_SESSION: usize = 64;
+
+/// Default and longest gate deadline, milliseconds.
+pub const GATE_TIMEOUT_DEFAULT_MS: u64 = 10 * 60 * 1000;
+/// Longest gate deadline, milliseconds.
+pub const GATE_TIMEOUT_MAX_MS: u64 = 24 * 3600 * 1000;
+/// Between SIGTERM and SIGKILL at a gate's deadline, milliseconds.
+pub const GATE_KILL_GRACE_MS: u64 = 2_000;
+/// Head of each output stream kept, bytes.
+pub const OUTPUT_HEAD_BYTES: usize = 64 * 1024;
+/// Tail of each output stream kept, bytes.
+pub const OUTPUT_TAIL_BYTES: usize = 192 * 1024;
+/// Tail of the output shown in answers, bytes.
+pub const TAIL_SHOWN_BYTES: usize = 4 * 1024;
+
+/// WAL frames that make a checkpoint due (storage C).
+pub const CHECKPOINT_FRAMES: u64 = 256;
+/// WAL bytes that make a checkpoint due (storage C).
+pub const CHECKPOINT_BYTES: u64 = 1024 * 1024;
+/// WAL file preallocation, bytes (storage W).
+pub const WAL_PREALLOCATED_BYTES: u64 = 4 * 1024 * 1024;
+/// Largest WAL frame payload accepted, bytes.
+pub const WAL_FRAME_BYTES: u64 = 64 * 1024 * 1024;
+/// Delta chain length in our own packs (storage P).
+pub const PACK_DELTA_DEPTH: u8 = 40;
+/// Longest wait for somebody else's ref lock, milliseconds (storage L).
+pub const REF_LOCK_WAIT_MS: u64 = 5_000;
+/// Longest wait for a worktree's `index.lock` at landing, milliseconds.
+pub const INDEX_LOCK_WAIT_MS: u64 = 10_000;
+/// Attempts of a compare-and-swap on a notes ref.
+pub const NOTES_CAS_TRIES: u32 = 200;
+
+/// Default life of an ack, milliseconds (decisions 14).
+pub const ACK_EXPIRES_DEFAULT_MS: u64 = 24 * 3600 * 1000;
+/// Default of `wait --timeout`, milliseconds.
+pub const WAIT_DEFAULT_MS: u64 = 3600 * 1000;
+/// How often a waiter looks at the journal ref, milliseconds.
+pub const WAIT_POLL_MS: u64 = 50;
+/// Default of `events --limit`, events.
+pub const EVENTS_LIMIT_DEFAULT: usize = 200;
+/// Age at which logs of gate output are removed, days.
+pub const LOG_RETENTION_DAYS: u64 = 30;
+
+/// Deadline of one call of the user's git, milliseconds.
+pub const GIT_CALL_MS: u64 = 120_000;
+
+const _: () = assert!(GATE_TIMEOUT_DEFAULT_MS <= GATE_TIMEOUT_MAX_MS);
+const _: () = assert!(CHECKPOINT_BYTES < WAL_PREALLOCATED_BYTES);
+const _: () = assert!(TAIL_SHOWN_BYTES <= OUTPUT_TAIL_BYTES);

@@ -1,0 +1,11 @@
+//! Ambient authority and nothing else: environment, clock, ids, files, kernel locks, processes.
+//!
+//! Contract: no decisions, no git, no formats. Everything the operating system can refuse comes back as a
+//! typed error; nothing here retries for ever.
+
+pub mod clock;
+pub mod env;
+pub mod files;
+pub mod lock;
+pub mod process;
+pub mod spawn;
