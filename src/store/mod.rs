@@ -1,1 +1,3 @@
-//! (being written)
+//! Everything that touches git: objects, refs, journal, WAL, notes, candidates, landing, trusted rules.
+
+pub mod object;

@@ -15,7 +15,7 @@ pub fn now() -> Timestamp {
 }
 
 fn ulid() -> String {
-    ulid::Ulid::generate().to_string().to_lowercase()
+    ulid::Ulid::new().to_string().to_lowercase()
 }
 
 /// A fresh session id.
