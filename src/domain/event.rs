@@ -1,1 +1,370 @@
-//! (being written)
+//! Events: facts in the past tense, the closed vocabulary of the journal.
+
+use super::{
+    ack::AckOutcome,
+    gate::GateResult,
+    ids::{PolicyId, SessionId},
+    oid::Oid,
+    policy::{AckRecord, Candidate, Outcome, PolicySpec},
+    session::{EndReason, Exit, OpenRequest},
+    time::Timestamp,
+};
+use serde::{Deserialize, Serialize};
+
+/// Whose story an event belongs to: `Prev` and `last` follow this entity.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Entity {
+    /// A session.
+    Session(SessionId),
+    /// A policy.
+    Policy(PolicyId),
+    /// The journal itself (`recovery:*`).
+    Journal,
+}
+
+impl std::fmt::Display for Entity {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Session(id) => id.fmt(f),
+            Self::Policy(id) => id.fmt(f),
+            Self::Journal => f.write_str("journal"),
+        }
+    }
+}
+
+/// Something that happened.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Event {
+    /// Whose story it belongs to.
+    pub subject: Entity,
+    /// Sessions it concerns, for the `Session` trailers.
+    pub sessions: Vec<SessionId>,
+    /// What happened.
+    pub body: Body,
+}
+
+/// An event in the journal.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Recorded {
+    /// Its number: no gap, no repeat.
+    pub seq: u64,
+    /// When, by this clone's clock.
+    pub at: Timestamp,
+    /// Who recorded it: `cli`, `hook:<agent>`, `acp`, `process`, `supervisor`.
+    pub actor: String,
+    /// Number of the previous event of the same entity.
+    pub prev: Option<u64>,
+    /// Version of the state machine that made it.
+    pub engine: u32,
+    /// What happened.
+    pub event: Event,
+}
+
+/// What happened, with what the machine needs to know of it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(untagged)]
+#[expect(missing_docs, reason = "the kinds are described in spec order below by `Kind`")]
+pub enum Body {
+    SessionStarted(SessionStarted),
+    TurnStarted(TurnStarted),
+    TurnEnded(TurnEnded),
+    InputAwaited(InputAwaited),
+    InputAnswered(InputAnswered),
+    SessionExited(SessionExited),
+    CommandDone(CommandDone),
+    PolicyAttached(PolicyAttached),
+    GatingStarted(GatingStarted),
+    GatePassed(GatePassed),
+    PolicyFailed(PolicyFailed),
+    CommitReady(CommitReady),
+    PolicyAcked(PolicyAcked),
+    Committed(Committed),
+    PolicyCancelled(PolicyCancelled),
+    AckRefused(AckRefused),
+    Recovered(Recovered),
+}
+
+macro_rules! bodies {
+    ($($(#[$doc:meta])* $name:ident { $($(#[$fdoc:meta])* $field:ident: $type:ty,)* })*) => {
+        $(
+            $(#[$doc])*
+            #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+            #[serde(rename_all = "camelCase")]
+            pub struct $name { $($(#[$fdoc])* pub $field: $type,)* }
+
+            impl From<$name> for Body {
+                fn from(body: $name) -> Self { Self::$name(body) }
+            }
+        )*
+    };
+}
+
+bodies! {
+    /// `session:started`.
+    SessionStarted {
+        /// The name a person gave it.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        label: Option<String>,
+        /// git's worktree id, `.` for the main one.
+        worktree: String,
+        /// Directory relative to the worktree root.
+        cwd: String,
+        /// Commit it started from.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        base: Option<Oid>,
+        /// Made by `commit`.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        own: bool,
+    }
+    /// `session:turn-start`.
+    TurnStarted {
+        /// Its number.
+        turn: u64,
+        /// The caller's `--key`.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        key: Option<String>,
+    }
+    /// `session:turn-end`.
+    TurnEnded {
+        /// Its number.
+        turn: u64,
+        /// Why it ended.
+        reason: EndReason,
+        /// Follows from something else; nobody said so.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        inferred: bool,
+        /// The caller's `--key`.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        key: Option<String>,
+    }
+    /// `session:awaiting-input`.
+    InputAwaited {
+        /// What is asked.
+        requests: Vec<OpenRequest>,
+        /// The caller's `--key`.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        key: Option<String>,
+    }
+    /// `session:input-answered`.
+    InputAnswered {
+        /// Which request; absent for all of them.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        id: Option<String>,
+        /// The caller's `--key`.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        key: Option<String>,
+    }
+    /// `session:exited`.
+    SessionExited {
+        /// How.
+        exit: Exit,
+        /// The caller's `--key`.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        key: Option<String>,
+    }
+    /// `session:command-done`.
+    CommandDone {
+        /// The command.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        argv: Vec<String>,
+        /// Its exit code.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        code: Option<i32>,
+        /// The caller's `--key`.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        key: Option<String>,
+    }
+    /// `policy:attached`.
+    PolicyAttached {
+        /// All of what was asked for.
+        spec: PolicySpec,
+    }
+    /// `policy:gating`.
+    GatingStarted {
+        /// Number of the gate run, from 1.
+        attempt: u32,
+    }
+    /// `policy:passed`.
+    GatePassed {
+        /// Number of the gate run.
+        attempt: u32,
+        /// Every gate, all green.
+        results: Vec<GateResult>,
+        /// Runs thrown away because the listed files changed meanwhile.
+        #[serde(default, skip_serializing_if = "is_zero")]
+        voided: u32,
+        /// Set when the policy is over by this.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        outcome: Option<Outcome>,
+        /// Commit that an `emit` policy's lines are noted on.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        noted_on: Option<Oid>,
+    }
+    /// `policy:failed`.
+    PolicyFailed {
+        /// Code of why.
+        reason: String,
+        /// One sentence more.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        because: Option<String>,
+        /// What the gates said, when they did.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        results: Option<Vec<GateResult>>,
+        /// Runs thrown away.
+        #[serde(default, skip_serializing_if = "is_zero")]
+        voided: u32,
+        /// Commit that an `emit` policy's lines are noted on.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        noted_on: Option<Oid>,
+    }
+    /// `policy:commit-ready`.
+    CommitReady {
+        /// What may land.
+        #[serde(flatten)]
+        candidate: Candidate,
+        /// A person must approve.
+        ack: bool,
+    }
+    /// `policy:acked`.
+    PolicyAcked {
+        /// The consumed ack.
+        #[serde(flatten)]
+        ack: AckRecord,
+    }
+    /// `policy:committed`.
+    Committed {
+        /// The commit, now on its branch.
+        commit: Oid,
+        /// The branch.
+        branch: String,
+    }
+    /// `policy:cancelled`.
+    PolicyCancelled {
+        /// What the person said.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        because: Option<String>,
+    }
+    /// `ack:refused`.
+    AckRefused {
+        /// Why.
+        outcome: AckOutcome,
+        /// One sentence more.
+        because: String,
+        /// The line as it came.
+        line: String,
+    }
+    /// `recovery:healed`: what the last recovery had to mend, recorded by the next append.
+    Recovered {
+        /// Objects written again.
+        objects: u64,
+        /// Refs set again.
+        refs: u64,
+    }
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "the signature serde asks for")]
+fn is_zero(n: &u32) -> bool {
+    *n == 0
+}
+
+/// The name of an event in the journal: `family:name`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[expect(missing_docs, reason = "each variant is its own name, listed in `Kind::as_str`")]
+pub enum Kind {
+    SessionStarted,
+    TurnStarted,
+    TurnEnded,
+    InputAwaited,
+    InputAnswered,
+    SessionExited,
+    CommandDone,
+    PolicyAttached,
+    GatingStarted,
+    GatePassed,
+    PolicyFailed,
+    CommitReady,
+    PolicyAcked,
+    Committed,
+    PolicyCancelled,
+    AckRefused,
+    Recovered,
+}
+
+impl Kind {
+    /// Every kind, in the order of the specification.
+    pub const ALL: [Self; 17] = [
+        Self::SessionStarted,
+        Self::TurnStarted,
+        Self::TurnEnded,
+        Self::InputAwaited,
+        Self::InputAnswered,
+        Self::SessionExited,
+        Self::CommandDone,
+        Self::PolicyAttached,
+        Self::GatingStarted,
+        Self::GatePassed,
+        Self::PolicyFailed,
+        Self::CommitReady,
+        Self::PolicyAcked,
+        Self::Committed,
+        Self::PolicyCancelled,
+        Self::AckRefused,
+        Self::Recovered,
+    ];
+
+    /// The name in the journal.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::SessionStarted => "session:started",
+            Self::TurnStarted => "session:turn-start",
+            Self::TurnEnded => "session:turn-end",
+            Self::InputAwaited => "session:awaiting-input",
+            Self::InputAnswered => "session:input-answered",
+            Self::SessionExited => "session:exited",
+            Self::CommandDone => "session:command-done",
+            Self::PolicyAttached => "policy:attached",
+            Self::GatingStarted => "policy:gating",
+            Self::GatePassed => "policy:passed",
+            Self::PolicyFailed => "policy:failed",
+            Self::CommitReady => "policy:commit-ready",
+            Self::PolicyAcked => "policy:acked",
+            Self::Committed => "policy:committed",
+            Self::PolicyCancelled => "policy:cancelled",
+            Self::AckRefused => "ack:refused",
+            Self::Recovered => "recovery:healed",
+        }
+    }
+
+    /// The kind with this name; `None` for one a newer version knows.
+    #[must_use]
+    pub fn parse(text: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|k| k.as_str() == text)
+    }
+}
+
+impl Body {
+    /// Which kind of event this is.
+    #[must_use]
+    pub fn kind(&self) -> Kind {
+        match self {
+            Self::SessionStarted(_) => Kind::SessionStarted,
+            Self::TurnStarted(_) => Kind::TurnStarted,
+            Self::TurnEnded(_) => Kind::TurnEnded,
+            Self::InputAwaited(_) => Kind::InputAwaited,
+            Self::InputAnswered(_) => Kind::InputAnswered,
+            Self::SessionExited(_) => Kind::SessionExited,
+            Self::CommandDone(_) => Kind::CommandDone,
+            Self::PolicyAttached(_) => Kind::PolicyAttached,
+            Self::GatingStarted(_) => Kind::GatingStarted,
+            Self::GatePassed(_) => Kind::GatePassed,
+            Self::PolicyFailed(_) => Kind::PolicyFailed,
+            Self::CommitReady(_) => Kind::CommitReady,
+            Self::PolicyAcked(_) => Kind::PolicyAcked,
+            Self::Committed(_) => Kind::Committed,
+            Self::PolicyCancelled(_) => Kind::PolicyCancelled,
+            Self::AckRefused(_) => Kind::AckRefused,
+            Self::Recovered(_) => Kind::Recovered,
+        }
+    }
+}

@@ -1,1 +1,153 @@
-//! (being written)
+//! Gates: what is run, what it said.
+
+use serde::{Deserialize, Serialize};
+
+/// The three outcomes of a gate; broken means it could not say.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Verdict {
+    /// It ran and said yes.
+    Pass,
+    /// It ran and said no.
+    Fail,
+    /// It could not say.
+    Broken,
+}
+
+impl Verdict {
+    /// The word used in notes and trailers.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Pass => "pass",
+            Self::Fail => "fail",
+            Self::Broken => "broken",
+        }
+    }
+}
+
+/// A shell gate as a person typed it: no absolute path, nothing of this machine.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct GateDef {
+    /// First word: a name found on the fixed PATH, or `./file` of the gate's worktree.
+    pub command: String,
+    /// The other words, passed as they are.
+    pub args: Vec<String>,
+    /// Directory relative to the worktree root; `.` is the root.
+    pub cwd: String,
+    /// Deadline in milliseconds.
+    pub timeout_ms: u64,
+}
+
+impl GateDef {
+    /// All words of the command.
+    pub fn argv(&self) -> impl Iterator<Item = &str> {
+        std::iter::once(self.command.as_str()).chain(self.args.iter().map(String::as_str))
+    }
+
+    /// The words as a shell user would write them, for people.
+    #[must_use]
+    pub fn shown(&self) -> String {
+        shell_words::join(self.argv())
+    }
+
+    /// The text that `def=` of a gate line hashes: compact JSON with sorted keys (decisions 13).
+    #[must_use]
+    pub fn canonical(&self) -> String {
+        let text = |s: &str| serde_json::Value::from(s).to_string();
+        let args: Vec<String> = self.args.iter().map(|a| text(a)).collect();
+        format!(
+            r#"{{"args":[{}],"command":{},"cwd":{},"timeoutMs":{}}}"#,
+            args.join(","),
+            text(&self.command),
+            text(&self.cwd),
+            self.timeout_ms
+        )
+    }
+}
+
+/// A gate of a policy: its definition and the program it resolved to when it was attached.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Gate {
+    /// As typed.
+    #[serde(flatten)]
+    pub def: GateDef,
+    /// SHA-256 of the program file, lower-case hex.
+    pub program: String,
+}
+
+/// How the main process of a gate ended.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum GateEnd {
+    /// By itself, with this code.
+    Exit(i32),
+    /// By a signal, named like `SIGSEGV`.
+    Signal(String),
+    /// At its deadline, killed.
+    Timeout,
+    /// It never ran.
+    NotRun,
+}
+
+/// Where the kept output lies in the local logs; the output itself is never under a ref.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct LogRef {
+    /// SHA-256 of the kept log, lower-case hex: its file name.
+    pub sha256: String,
+    /// All output there was, bytes.
+    pub size_bytes: u64,
+}
+
+/// What one gate of one attempt said.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct GateResult {
+    /// Position in the policy's list, from 0.
+    pub index: usize,
+    /// The verdict.
+    pub verdict: Verdict,
+    /// Code of what went wrong; absent on pass and on a plain non-zero exit.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+    /// One sentence more than the code says.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub because: Option<String>,
+    /// How it ended.
+    pub end: GateEnd,
+    /// Signals sent at the deadline, in order.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub signals: Vec<String>,
+    /// From start to end, milliseconds.
+    pub duration_ms: u64,
+    /// The kept output; absent when it did not run.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub log: Option<LogRef>,
+    /// Changed or untracked files outside the listed paths while it ran.
+    pub unlisted_changes: u64,
+    /// Its line in the gates note; absent when it did not run.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub line: Option<String>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_definition_hashes_as_sorted_compact_json() {
+        let def = GateDef {
+            command: "ls".into(),
+            args: vec!["a \"b\"".into()],
+            cwd: ".".into(),
+            timeout_ms: 600_000,
+        };
+        assert_eq!(
+            def.canonical(),
+            r#"{"args":["a \"b\""],"command":"ls","cwd":".","timeoutMs":600000}"#
+        );
+    }
+}

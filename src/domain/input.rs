@@ -1,1 +1,211 @@
-//! (being written)
+//! Inputs: what was observed or asked, before anything is decided.
+
+use super::{
+    ack::AckStatement,
+    event::SessionStarted,
+    gate::GateResult,
+    ids::{PolicyId, SessionId},
+    oid::Oid,
+    policy::{AckRecord, Candidate, PolicySpec},
+    session::{EndReason, Exit, OpenRequest},
+    time::Timestamp,
+};
+use crate::code::Code;
+
+/// What the engine is asked to judge.
+#[derive(Clone, Debug)]
+pub enum Input {
+    /// Somebody else's session is to be registered.
+    SessionAdopted {
+        /// Its fresh id.
+        session: SessionId,
+        /// What is known of it.
+        started: SessionStarted,
+    },
+    /// A session's agent (or its caller) reported something.
+    Reported {
+        /// Which session.
+        session: SessionId,
+        /// What.
+        report: Report,
+        /// The caller's idempotence key.
+        key: Option<String>,
+    },
+    /// A policy is to be attached.
+    PolicyAsked {
+        /// Its fresh id.
+        policy: PolicyId,
+        /// What is asked for; `base` is filled in by the engine.
+        spec: PolicySpec,
+        /// What it covers.
+        covers: Covers,
+    },
+    /// `commit`: a session of its own, its turn ended, and a policy on it, all at once.
+    CommitAsked {
+        /// Fresh id of the session.
+        session: SessionId,
+        /// What is known of it.
+        started: SessionStarted,
+        /// Fresh id of the policy.
+        policy: PolicyId,
+        /// What is asked for.
+        spec: PolicySpec,
+    },
+    /// The gates of an attempt ended.
+    GatesEnded {
+        /// Whose.
+        policy: PolicyId,
+        /// Which attempt.
+        attempt: u32,
+        /// With what.
+        run: GateRun,
+    },
+    /// A signed line arrived.
+    AckArrived {
+        /// For which policy.
+        policy: PolicyId,
+        /// What is known of the line.
+        ack: JudgedAck,
+    },
+    /// The branch holds the candidate.
+    BranchMoved {
+        /// Whose.
+        policy: PolicyId,
+    },
+    /// The candidate can not land, or can no longer.
+    LandingImpossible {
+        /// Whose.
+        policy: PolicyId,
+        /// Why.
+        code: Code,
+        /// One sentence more.
+        because: String,
+    },
+    /// A person stops a policy.
+    CancelAsked {
+        /// Which.
+        policy: PolicyId,
+        /// What the person said.
+        because: Option<String>,
+    },
+}
+
+/// What `session report` says.
+#[derive(Clone, Debug)]
+pub enum Report {
+    /// A turn began.
+    TurnStart {
+        /// Its number, when the caller counts.
+        turn: Option<u64>,
+    },
+    /// A turn ended.
+    TurnEnd {
+        /// Its number, when the caller counts.
+        turn: Option<u64>,
+        /// Why.
+        reason: EndReason,
+    },
+    /// The agent asks.
+    AwaitingInput {
+        /// What.
+        requests: Vec<OpenRequest>,
+    },
+    /// A question was answered.
+    InputAnswered {
+        /// Which; all of them when absent.
+        id: Option<String>,
+    },
+    /// The process is gone.
+    Exited {
+        /// How.
+        exit: Exit,
+    },
+    /// A command ran.
+    CommandDone {
+        /// Its words.
+        argv: Vec<String>,
+        /// Its exit code.
+        code: Option<i32>,
+    },
+}
+
+/// Which turn-ends a policy covers (spec policies, No lost turn).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Covers {
+    /// The last one if the session is idle, and what comes.
+    LastAndNext,
+    /// Only what comes.
+    Next,
+    /// What came after this event number.
+    After(u64),
+}
+
+/// How a run of all gates of a policy ended.
+#[derive(Clone, Debug)]
+pub struct GateRun {
+    /// What each gate said, up to the first that did not pass.
+    pub results: Vec<GateResult>,
+    /// Runs thrown away.
+    pub voided: u32,
+    /// Commit that an `emit` policy's lines are noted on.
+    pub noted_on: Option<Oid>,
+    /// What follows.
+    pub end: RunEnd,
+}
+
+/// What a run of gates leads to.
+#[derive(Clone, Debug)]
+pub enum RunEnd {
+    /// All green, an `emit` policy.
+    Green,
+    /// All green, and there is something to commit.
+    Ready(Candidate),
+    /// All green, and there is nothing to commit.
+    NoChange,
+    /// A clear no.
+    Red {
+        /// Code of why.
+        code: Code,
+        /// One sentence more.
+        because: Option<String>,
+    },
+    /// It could not be told.
+    Broken {
+        /// Code of why.
+        code: Code,
+        /// One sentence more.
+        because: Option<String>,
+    },
+}
+
+/// A line somebody signed, with what was found out about it outside the engine.
+#[derive(Clone, Debug)]
+pub struct JudgedAck {
+    /// The line as it came.
+    pub line: String,
+    /// What it says; the reason when it is no ack line.
+    pub statement: Result<AckStatement, String>,
+    /// What its signature is worth.
+    pub signature: Signature,
+    /// This repository's id.
+    pub repo: String,
+    /// Id of the `policy:commit-ready` event of the policy, when there is one.
+    pub request: Option<Oid>,
+    /// Digest over the gate lines of the green attempt.
+    pub gates: String,
+    /// Where the policy's branch is now.
+    pub tip: Option<Oid>,
+    /// Now.
+    pub at: Timestamp,
+}
+
+/// What a signature is worth.
+#[derive(Clone, Debug)]
+pub enum Signature {
+    /// Made by an allowed signer; the record to keep.
+    Good(AckRecord),
+    /// Does not fit what it signs.
+    Forged(String),
+    /// Made by somebody who may not.
+    Unauthorized(String),
+}

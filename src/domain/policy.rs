@@ -1,1 +1,237 @@
-//! (being written)
+//! Policies: what happens when a session's turn ends.
+
+use super::{
+    ack::Decision,
+    gate::{Gate, GateResult, Verdict},
+    ids::{PolicyId, SessionId},
+    oid::Oid,
+    path::RepoPath,
+    time::Timestamp,
+};
+use serde::{Deserialize, Serialize};
+
+/// What a green gate leads to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Then {
+    /// An event.
+    Emit,
+    /// A governed commit.
+    Commit,
+}
+
+/// Where a policy is. Only states this version can reach exist (decisions 23).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Status {
+    /// Waiting for the session to finish.
+    Watching,
+    /// Its gates run.
+    Gating,
+    /// A person is asked.
+    AwaitingAck,
+    /// The branch is being moved.
+    Committing,
+    /// Over: what it was for has happened.
+    Done,
+    /// Over: it could not happen; the reason says why.
+    Blocked,
+    /// Over: a person stopped it.
+    Cancelled,
+}
+
+impl Status {
+    /// Every state there is.
+    pub const ALL: [Self; 7] = [
+        Self::Watching,
+        Self::Gating,
+        Self::AwaitingAck,
+        Self::Committing,
+        Self::Done,
+        Self::Blocked,
+        Self::Cancelled,
+    ];
+
+    /// The word used everywhere.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Watching => "watching",
+            Self::Gating => "gating",
+            Self::AwaitingAck => "awaiting-ack",
+            Self::Committing => "committing",
+            Self::Done => "done",
+            Self::Blocked => "blocked",
+            Self::Cancelled => "cancelled",
+        }
+    }
+
+    /// True when nothing can change it any more.
+    #[must_use]
+    pub fn is_terminal(self) -> bool {
+        match self {
+            Self::Done | Self::Blocked | Self::Cancelled => true,
+            Self::Watching | Self::Gating | Self::AwaitingAck | Self::Committing => false,
+        }
+    }
+}
+
+/// How a done policy ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Outcome {
+    /// An `emit` policy went green.
+    Passed,
+    /// The candidate is on its branch.
+    Committed,
+    /// The listed paths held no change; there is no commit.
+    NoOp,
+}
+
+impl Outcome {
+    /// The word used everywhere.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Passed => "passed",
+            Self::Committed => "committed",
+            Self::NoOp => "no-op",
+        }
+    }
+}
+
+/// The commit part of a policy, fixed at attach.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct CommitSpec {
+    /// Exactly these files.
+    pub paths: Vec<RepoPath>,
+    /// The message after cleanup, without our trailers.
+    pub message: String,
+    /// A person must approve.
+    pub require_human_ack: bool,
+    /// The full name of the branch that moves.
+    pub branch: String,
+    /// Conflict markers in listed files are meant.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub allow_markers: bool,
+}
+
+/// What a person asks for, after everything that can be checked was checked.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct PolicySpec {
+    /// The name a person gave it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub label: Option<String>,
+    /// Whose turns it watches.
+    pub session_ids: Vec<SessionId>,
+    /// What a green gate leads to.
+    pub then: Then,
+    /// Run in this order; the first that does not pass ends the attempt.
+    #[serde(default)]
+    pub gates: Vec<Gate>,
+    /// Present for [`Then::Commit`].
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub commit: Option<CommitSpec>,
+    /// Covers what ended after this event number.
+    pub base: u64,
+}
+
+/// The commit object built after a green gate, before the ack.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Candidate {
+    /// The commit.
+    pub commit: Oid,
+    /// Its tree: what was gated.
+    pub tree: Oid,
+    /// Its only parent: the branch tip when the gate started.
+    pub parent: Oid,
+}
+
+/// A consumed ack.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct AckRecord {
+    /// Yes or no.
+    pub decision: Decision,
+    /// The signed line.
+    pub line: String,
+    /// The principal it was accepted for.
+    pub signer: String,
+    /// Fingerprint of the key, `SHA256:…`.
+    pub key: String,
+    /// Where the signers came from: `repo-user`, `global` or `trusted-ref`.
+    pub signers: String,
+    /// SHA-256 of the signers used.
+    pub signers_digest: String,
+    /// When it was consumed.
+    pub at: Timestamp,
+}
+
+/// The whole state of a policy: the document `open/<x>/<id>.json`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Policy {
+    /// Its id.
+    pub policy_id: PolicyId,
+    /// What was asked for.
+    #[serde(flatten)]
+    pub spec: PolicySpec,
+    /// Where it is.
+    pub status: Status,
+    /// 1; a policy made again from another counts on.
+    pub generation: u32,
+    /// Gate runs so far.
+    pub attempt: u32,
+    /// Members not finished yet.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub pending: Vec<SessionId>,
+    /// Members whose turn ended unfinished.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub stalled_by: Vec<SessionId>,
+    /// What the gates of the last attempt said.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub results: Vec<GateResult>,
+    /// Commit that an `emit` policy's gate lines are noted on.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub noted_on: Option<Oid>,
+    /// Code of why it is blocked or cancelled.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+    /// One sentence more than the code says.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub because: Option<String>,
+    /// What waits for the ack.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub candidate: Option<Candidate>,
+    /// Number of the `policy:commit-ready` event.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub request_seq: Option<u64>,
+    /// Consumed acks.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub acks: Vec<AckRecord>,
+    /// The landed commit.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub commit_sha: Option<Oid>,
+    /// How it ended, when done.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub outcome: Option<Outcome>,
+    /// In this state since.
+    pub since: Timestamp,
+    /// Number of its last event.
+    pub last: u64,
+}
+
+impl Policy {
+    /// The verdict of the last attempt: the worst of its gates; `None` before the first.
+    #[must_use]
+    pub fn verdict(&self) -> Option<Verdict> {
+        self.results.last().map(|r| r.verdict)
+    }
+
+    /// The gate lines of the last attempt, in gate order.
+    pub fn gate_lines(&self) -> impl Iterator<Item = &str> {
+        self.results.iter().filter_map(|r| r.line.as_deref())
+    }
+}

@@ -1,1 +1,216 @@
-//! (being written)
+//! Sessions: one agent at work in one worktree. Facts are kept apart, never folded into one word.
+
+use super::{
+    ids::{PolicyId, SessionId},
+    oid::Oid,
+    time::Timestamp,
+};
+use serde::{Deserialize, Serialize};
+
+/// Why a turn ended (spec journal-and-waiting, Kinds).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum EndReason {
+    /// The agent finished by itself.
+    Completed,
+    /// Cancelled by a person or program.
+    Cancelled,
+    /// Interrupted.
+    Interrupted,
+    /// A usage limit.
+    Limit,
+    /// The model's output limit.
+    MaxTokens,
+    /// The model refused.
+    Refusal,
+    /// An error.
+    Error,
+    /// Nobody knows.
+    Unknown,
+}
+
+impl EndReason {
+    /// Every reason, in the order of the specification.
+    pub const ALL: [Self; 8] = [
+        Self::Completed,
+        Self::Cancelled,
+        Self::Interrupted,
+        Self::Limit,
+        Self::MaxTokens,
+        Self::Refusal,
+        Self::Error,
+        Self::Unknown,
+    ];
+
+    /// The word used in the journal.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Completed => "completed",
+            Self::Cancelled => "cancelled",
+            Self::Interrupted => "interrupted",
+            Self::Limit => "limit",
+            Self::MaxTokens => "max-tokens",
+            Self::Refusal => "refusal",
+            Self::Error => "error",
+            Self::Unknown => "unknown",
+        }
+    }
+}
+
+/// What is known of the process.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum Process {
+    /// Nobody told us.
+    Unknown,
+    /// Over.
+    Exited(Exit),
+}
+
+/// How a session's process ended.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum Exit {
+    /// With this code.
+    Code(i32),
+    /// By this signal.
+    Signal(String),
+    /// It is gone; how is not known.
+    Unknown,
+}
+
+impl Exit {
+    /// True for exit code 0 alone.
+    #[must_use]
+    pub fn is_success(&self) -> bool {
+        *self == Self::Code(0)
+    }
+}
+
+/// The state of the present turn.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum Turn {
+    /// No turn yet.
+    None,
+    /// At work.
+    Running,
+    /// Over.
+    Ended {
+        /// Why.
+        reason: EndReason,
+        /// Nobody said so; it follows from something else.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        inferred: bool,
+        /// Number of the event that ended it.
+        seq: u64,
+    },
+}
+
+/// A question the agent waits on.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct OpenRequest {
+    /// The agent's own name for it.
+    pub id: String,
+    /// `permission`, `question` or `plan`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub kind: Option<String>,
+    /// What it asks.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub text: Option<String>,
+    /// Answers offered.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub options: Vec<String>,
+}
+
+/// A `--key` already seen, with the event it made.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SeenKey {
+    /// The caller's key.
+    pub key: String,
+    /// Number of the event.
+    pub seq: u64,
+}
+
+/// The whole state of a session: the document `open/<x>/<id>.json`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Session {
+    /// Its id.
+    pub session_id: SessionId,
+    /// The name a person gave it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub label: Option<String>,
+    /// git's own worktree id, `.` for the main one.
+    pub worktree: String,
+    /// Directory inside the worktree, relative to its root; `.` is the root.
+    pub cwd: String,
+    /// The commit it started from; absent on an unborn branch.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub base: Option<Oid>,
+    /// Made by `commit`: over when its policy is.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub own: bool,
+    /// Its process.
+    pub process: Process,
+    /// Number of the event that reported the exit; 0 before.
+    #[serde(default)]
+    pub exit_seq: u64,
+    /// Number of the present turn; 0 before the first.
+    pub turn: u64,
+    /// What that turn does.
+    pub turn_state: Turn,
+    /// Questions open now.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub open_requests: Vec<OpenRequest>,
+    /// Policies not over yet.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub policies: Vec<PolicyId>,
+    /// The last keys of `session report`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub keys: Vec<SeenKey>,
+    /// When it was registered.
+    pub since: Timestamp,
+    /// Number of its last event.
+    pub last: u64,
+}
+
+impl Session {
+    /// Over for good.
+    #[must_use]
+    pub fn is_exited(&self) -> bool {
+        match self.process {
+            Process::Unknown => false,
+            Process::Exited(_) => true,
+        }
+    }
+
+    /// Number of the event by which this session counts as finished (spec policies, Finished), if it does.
+    #[must_use]
+    pub fn finished_at(&self) -> Option<u64> {
+        if let Process::Exited(exit) = &self.process {
+            if exit.is_success() {
+                return Some(self.exit_seq);
+            }
+        }
+        match self.turn_state {
+            Turn::Ended { reason: EndReason::Completed, inferred: false, seq }
+                if self.open_requests.is_empty() =>
+            {
+                Some(seq)
+            }
+            Turn::Ended { .. } | Turn::None | Turn::Running => None,
+        }
+    }
+
+    /// Number of the last turn-end; 0 when a turn runs or none ended.
+    #[must_use]
+    pub fn turn_end_seq(&self) -> u64 {
+        match self.turn_state {
+            Turn::Ended { seq, .. } => seq,
+            Turn::None | Turn::Running => 0,
+        }
+    }
+}
