@@ -19,6 +19,12 @@ pub const GATE_TIMEOUT_DEFAULT_MS: u64 = 10 * 60 * 1000;
 pub const GATE_TIMEOUT_MAX_MS: u64 = 24 * 3600 * 1000;
 /// Between SIGTERM and SIGKILL at a gate's deadline, milliseconds.
 pub const GATE_KILL_GRACE_MS: u64 = 2_000;
+/// Until every process of a killed tree must be gone, milliseconds; then the run is an error.
+pub const TREE_KILL_MS: u64 = 10_000;
+/// Longest wait for the runner of a cancelled gate to end, milliseconds.
+pub const CANCEL_WAIT_MS: u64 = 15_000;
+/// Read from a gate's pipe after its whole tree is gone, bytes: more than the largest pipe holds.
+pub const OUTPUT_DRAIN_BYTES: usize = 4 * 1024 * 1024;
 /// Head of each output stream kept, bytes.
 pub const OUTPUT_HEAD_BYTES: usize = 64 * 1024;
 /// Tail of each output stream kept, bytes.
@@ -59,4 +65,5 @@ pub const GIT_CALL_MS: u64 = 120_000;
 
 const _: () = assert!(GATE_TIMEOUT_DEFAULT_MS <= GATE_TIMEOUT_MAX_MS);
 const _: () = assert!(CHECKPOINT_BYTES < WAL_PREALLOCATED_BYTES);
+const _: () = assert!(TREE_KILL_MS < CANCEL_WAIT_MS);
 const _: () = assert!(TAIL_SHOWN_BYTES <= OUTPUT_TAIL_BYTES);

@@ -1,1 +1,5 @@
-//! (being written)
+//! Performs effects: supervised processes and gates.
+
+pub mod gate;
+pub mod live;
+pub mod runner;

@@ -4,8 +4,11 @@
 //! typed error; nothing here retries for ever.
 
 pub mod clock;
+pub mod digest;
 pub mod env;
+pub mod exec;
 pub mod files;
 pub mod lock;
 pub mod process;
+pub mod signals;
 pub mod spawn;

@@ -69,18 +69,16 @@ pub enum SpawnError {
     },
 }
 
-/// Builds a command with exactly the given environment in a process group of its own. For callers that
-/// keep the child (`runtime::runner`); everybody else uses [`run`].
-#[must_use]
+/// A command with exactly the given environment and nothing decided about groups and streams. For this
+/// folder only: everybody else uses [`run`].
 #[expect(clippy::disallowed_methods, reason = "the one spawn point")]
-pub fn command(call: &Call) -> Command {
+pub(super) fn bare(call: &Call) -> Command {
     let mut command = Command::new(&call.program);
     command
         .args(&call.args)
         .current_dir(&call.cwd)
         .env_clear()
-        .envs(call.env.iter().map(|(k, v)| (k, v)))
-        .process_group(0);
+        .envs(call.env.iter().map(|(k, v)| (k, v)));
     command
 }
 
@@ -89,7 +87,8 @@ pub fn command(call: &Call) -> Command {
 /// # Errors
 /// It cannot be started, does not end in time, or cannot be waited for.
 pub fn run(call: &Call) -> Result<Done, SpawnError> {
-    let mut child = command(call)
+    let mut child = bare(call)
+        .process_group(0)
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())

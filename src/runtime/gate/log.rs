@@ -1,0 +1,231 @@
+//! `logs/<sha256>`: the kept output of gates, on this machine only.
+//!
+//! Contract: output is never under a ref; what travels is digest and size. The file is what the gate wrote,
+//! standard output first, with one line where bytes were dropped; it appears whole or not at all, readable
+//! by its owner only, and goes away after [`limits::LOG_RETENTION_DAYS`]. It is not synced: losing a log
+//! loses no fact.
+
+use crate::{
+    code::Code,
+    limits,
+    runtime::runner::{Captured, Ran},
+    sys::{clock, digest},
+};
+use std::{
+    fs::{self, DirBuilder, File},
+    io::{self, Write},
+    os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt},
+    path::{Path, PathBuf},
+};
+
+const SHA256_HEX: usize = 64;
+const SECONDS_PER_DAY: u64 = 24 * 3600;
+
+/// Names a stored log.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LogRef {
+    /// Digest of the file, its name.
+    pub sha256: String,
+    /// Size of the file, bytes.
+    pub size_bytes: u64,
+}
+
+/// A log could not be stored or loaded.
+#[derive(Debug, thiserror::Error)]
+pub enum LogError {
+    /// The file system refused.
+    #[error("cannot use {path}: {source}")]
+    File {
+        /// Which file.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// The digest is not one.
+    #[error("'{0}' is no SHA-256")]
+    BadDigest(String),
+    /// The file is not what was stored.
+    #[error("log {expected} was changed: its digest is {actual}")]
+    Changed {
+        /// The digest it was stored under.
+        expected: String,
+        /// The digest it has.
+        actual: String,
+    },
+}
+
+impl LogError {
+    /// The stable code.
+    #[must_use]
+    pub fn code(&self) -> Code {
+        match self {
+            Self::File { .. } => Code::Io,
+            Self::BadDigest(_) => Code::Internal,
+            Self::Changed { .. } => Code::StoreUnusable,
+        }
+    }
+}
+
+/// What is kept of a run's output, as one text: stdout, then stderr.
+#[must_use]
+pub fn transcript(ran: &Ran) -> Vec<u8> {
+    let mut text = Vec::new();
+    append(&mut text, &ran.stdout);
+    if ran.stderr.total > 0 && text.last().is_some_and(|b| *b != b'\n') {
+        text.push(b'\n');
+    }
+    append(&mut text, &ran.stderr);
+    text
+}
+
+/// The end of a run's output for answers: at most [`limits::TAIL_SHOWN_BYTES`] of it.
+#[must_use]
+pub fn shown_tail(ran: &Ran) -> String {
+    tail_of(&transcript(ran))
+}
+
+/// The same of a loaded log. Bytes that are not UTF-8 are replaced; a character cut in two at the
+/// beginning is left out.
+#[must_use]
+pub fn tail_of(log: &[u8]) -> String {
+    let cut = log.len().saturating_sub(limits::TAIL_SHOWN_BYTES);
+    let is_continuation = |b: &&u8| (**b & 0xC0) == 0x80;
+    let partial =
+        if cut == 0 { 0 } else { log[cut..].iter().take(3).take_while(is_continuation).count() };
+    String::from_utf8_lossy(&log[cut + partial..]).into_owned()
+}
+
+/// Stores the output of a run and removes logs that are too old.
+///
+/// # Errors
+/// The log cannot be written. Old logs that cannot be removed are left for the next time.
+pub fn store_log(agent_dir: &Path, ran: &Ran) -> Result<LogRef, LogError> {
+    let text = transcript(ran);
+    let sha256 = digest::sha256(&text);
+    let dir = agent_dir.join("logs");
+    let path = dir.join(&sha256);
+    write(&dir, &path, &text).map_err(|source| LogError::File { path: path.clone(), source })?;
+    sweep(&dir);
+    let size_bytes = u64::try_from(text.len()).unwrap_or(u64::MAX);
+    Ok(LogRef { sha256, size_bytes })
+}
+
+/// A stored log; `None` when it is not on this machine (any more).
+///
+/// # Errors
+/// It cannot be read or is not what was stored.
+pub fn load_log(agent_dir: &Path, sha256: &str) -> Result<Option<Vec<u8>>, LogError> {
+    if sha256.len() != SHA256_HEX || !sha256.bytes().all(|b| b.is_ascii_hexdigit()) {
+        return Err(LogError::BadDigest(sha256.to_owned()));
+    }
+    let path = agent_dir.join("logs").join(sha256);
+    let text = match fs::read(&path) {
+        Ok(text) => text,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        Err(source) => return Err(LogError::File { path, source }),
+    };
+    let actual = digest::sha256(&text);
+    if actual == sha256 {
+        Ok(Some(text))
+    } else {
+        Err(LogError::Changed { expected: sha256.to_owned(), actual })
+    }
+}
+
+fn append(text: &mut Vec<u8>, stream: &Captured) {
+    text.extend_from_slice(&stream.head);
+    if stream.omitted > 0 {
+        text.extend_from_slice(format!("\n[{} bytes dropped]\n", stream.omitted).as_bytes());
+    }
+    text.extend_from_slice(&stream.tail);
+}
+
+fn write(dir: &Path, path: &Path, text: &[u8]) -> io::Result<()> {
+    DirBuilder::new().recursive(true).mode(0o700).create(dir)?;
+    // Random, as a pid comes back and would meet what a dead process left.
+    let temporary = dir.join(format!(".new-{}", clock::new_writer_id()));
+    let mut file = File::options().write(true).create_new(true).mode(0o600).open(&temporary)?;
+    let done = file.write_all(text).and_then(|()| fs::rename(&temporary, path));
+    if done.is_err() {
+        // The first error is the one to report; a leftover goes with the old logs.
+        let _ = fs::remove_file(&temporary);
+    }
+    done
+}
+
+fn sweep(dir: &Path) {
+    let keep_s = i64::try_from(limits::LOG_RETENTION_DAYS * SECONDS_PER_DAY).unwrap_or(i64::MAX);
+    let oldest = clock::now().seconds().saturating_sub(keep_s);
+    for entry in fs::read_dir(dir).into_iter().flatten().flatten() {
+        if entry.metadata().is_ok_and(|m| m.is_file() && m.mtime() < oldest) {
+            let _ = fs::remove_file(entry.path());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::runtime::runner::Ended;
+    use std::time::{Duration, UNIX_EPOCH};
+
+    fn stream(head: &[u8], omitted: u64, tail: &[u8]) -> Captured {
+        Captured { head: head.to_vec(), tail: tail.to_vec(), omitted, total: omitted + 1 }
+    }
+
+    fn ran(stdout: Captured, stderr: Captured) -> Ran {
+        let (ended, signals) = (Ended::Exited(0), Vec::new());
+        Ran { ended, signals, duration_ms: 1, stdout, stderr, cancelled: false }
+    }
+
+    #[test]
+    fn case_82_says_what_was_dropped() {
+        let ran = ran(stream(b"begin", 7, b"end"), stream(b"\xff err\n", 0, b""));
+        assert_eq!(transcript(&ran), b"begin\n[7 bytes dropped]\nend\n\xff err\n");
+        assert_eq!(shown_tail(&ran), "begin\n[7 bytes dropped]\nend\n\u{fffd} err\n");
+    }
+
+    #[test]
+    fn the_tail_starts_at_a_character() {
+        let log = "é".repeat(limits::TAIL_SHOWN_BYTES);
+        let shown = tail_of(&[log.as_bytes(), b"x"].concat());
+        assert_eq!(shown.len(), limits::TAIL_SHOWN_BYTES - 1);
+        assert!(shown.starts_with('é') && shown.ends_with("éx"));
+        assert_eq!(tail_of(b""), "");
+    }
+
+    #[test]
+    fn stores_privately_and_loads_only_what_was_stored() {
+        let dir = tempfile::tempdir().unwrap();
+        let log =
+            store_log(dir.path(), &ran(stream(b"out\n", 0, b""), Captured::default())).unwrap();
+        assert_eq!(log.size_bytes, 4);
+        assert_eq!(load_log(dir.path(), &log.sha256).unwrap().unwrap(), b"out\n");
+        let path = dir.path().join("logs").join(&log.sha256);
+        assert_eq!(fs::metadata(&path).unwrap().mode() & 0o7777, 0o600);
+        assert_eq!(fs::read_dir(dir.path().join("logs")).unwrap().count(), 1);
+        fs::write(&path, "forged").unwrap();
+        assert!(matches!(load_log(dir.path(), &log.sha256), Err(LogError::Changed { .. })));
+        assert!(matches!(load_log(dir.path(), "../../config"), Err(LogError::BadDigest(_))));
+        assert!(load_log(dir.path(), &"0".repeat(64)).unwrap().is_none());
+    }
+
+    #[test]
+    fn removes_logs_that_are_too_old() {
+        let dir = tempfile::tempdir().unwrap();
+        let old = store_log(dir.path(), &ran(stream(b"old", 0, b""), Captured::default())).unwrap();
+        let kept =
+            store_log(dir.path(), &ran(stream(b"kept", 0, b""), Captured::default())).unwrap();
+        let age = |log: &LogRef, seconds: i64| {
+            let at = UNIX_EPOCH + Duration::from_secs(u64::try_from(seconds).unwrap());
+            let path = dir.path().join("logs").join(&log.sha256);
+            File::options().write(true).open(path).unwrap().set_modified(at).unwrap();
+        };
+        let limit = i64::try_from(limits::LOG_RETENTION_DAYS * SECONDS_PER_DAY).unwrap();
+        age(&old, clock::now().seconds() - limit - 60);
+        age(&kept, clock::now().seconds() - limit + 60);
+        store_log(dir.path(), &ran(stream(b"new", 0, b""), Captured::default())).unwrap();
+        assert!(load_log(dir.path(), &old.sha256).unwrap().is_none());
+        assert!(load_log(dir.path(), &kept.sha256).unwrap().is_some());
+    }
+}

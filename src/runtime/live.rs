@@ -1,0 +1,363 @@
+//! `live/<effect>`: who performs an effect right now, so that nobody else does.
+//!
+//! Contract: the kernel lock on the file is the truth, the JSON in it says what to kill. Owner and runner
+//! share one lock (one open file description), the gate itself never inherits it, so the lock is free
+//! exactly when owner and runner are both gone. Whoever takes it then kills first what the dead ones
+//! left: the recorded processes, their descendants, and every process started with the run's mark in its
+//! environment (a tree whose runner was killed is scattered over init, the mark finds it again).
+//!
+//! The file is removed by its owner before the lock is released; a record that cannot be read is an
+//! error, never "nothing runs". It is not synced: after a power cut nothing runs any more.
+
+use crate::{
+    code::Code,
+    domain::time::Timestamp,
+    limits,
+    sys::{
+        clock,
+        process::{self, Delivery, Liveness, ProcessId},
+    },
+};
+use rustix::process::Signal;
+use serde::{Deserialize, Serialize};
+use std::{
+    fs::{self, DirBuilder, File, TryLockError},
+    io,
+    os::unix::fs::{DirBuilderExt, FileExt, MetadataExt, OpenOptionsExt},
+    path::{Path, PathBuf},
+    time::{Duration, Instant},
+};
+
+/// How often a condition that has no event is looked at again.
+const POLL: Duration = Duration::from_millis(10);
+/// Name of the variable that marks the processes of one run.
+const MARK: &str = "AGENTPROTO_RUN";
+
+/// What a live file says.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Record {
+    /// The process that performs the effect.
+    pub owner: ProcessId,
+    /// The runner it started.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub runner: Option<ProcessId>,
+    /// The gate's main process.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub main: Option<ProcessId>,
+    /// When the owner took the effect.
+    pub started_at: Timestamp,
+}
+
+/// An effect this process performs; dropping it gives the effect back.
+#[derive(Debug)]
+pub struct Live {
+    file: File,
+    path: PathBuf,
+    record: Record,
+}
+
+/// Answer to the wish to perform an effect.
+#[derive(Debug)]
+pub enum Acquired {
+    /// It is ours; nothing of an earlier run is left.
+    Mine(Live),
+    /// Another process performs it, or its runner is still clearing away.
+    Busy {
+        /// Who, for people.
+        owner: String,
+    },
+}
+
+/// Answer to the wish to end an effect of another process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Cancelled {
+    /// Nobody performed it; what a dead run had left was killed.
+    NotRunning,
+    /// Its runner was told, killed its tree and is gone.
+    Ended,
+}
+
+/// An effect could not be taken or ended.
+#[derive(Debug, thiserror::Error)]
+pub enum LiveError {
+    /// The effect's name cannot be a file name.
+    #[error("'{0}' is no name of an effect")]
+    BadEffect(String),
+    /// The file system refused.
+    #[error("cannot use {path}: {source}")]
+    File {
+        /// Which file.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// The record cannot be understood, so what it left running is unknown.
+    #[error("{path} holds no live record: {because}")]
+    Unreadable {
+        /// Which file.
+        path: PathBuf,
+        /// What is wrong with it.
+        because: String,
+    },
+    /// Processes cannot be looked at or signalled.
+    #[error("cannot check the processes of {effect}: {source}")]
+    Processes {
+        /// Whose.
+        effect: String,
+        /// Why.
+        source: io::Error,
+    },
+    /// Killed, yet still there.
+    #[error("processes of {effect} outlived SIGKILL by {waited_ms} ms: {pids:?}")]
+    Survivors {
+        /// Whose.
+        effect: String,
+        /// How long they were given.
+        waited_ms: u64,
+        /// Which.
+        pids: Vec<u32>,
+    },
+    /// The performer did not end when asked.
+    #[error("{effect} still runs {waited_ms} ms after it was asked to end")]
+    StillRunning {
+        /// Which effect.
+        effect: String,
+        /// How long it was given.
+        waited_ms: u64,
+    },
+}
+
+impl LiveError {
+    /// The stable code.
+    #[must_use]
+    pub fn code(&self) -> Code {
+        match self {
+            Self::BadEffect(_) => Code::Internal,
+            Self::File { .. } => Code::Io,
+            Self::Unreadable { .. } => Code::StoreUnusable,
+            Self::Processes { .. } | Self::Survivors { .. } | Self::StillRunning { .. } => {
+                Code::RunnerFailed
+            }
+        }
+    }
+}
+
+/// Takes an effect, or says who has it. Does not wait.
+///
+/// # Errors
+/// The file cannot be used, or what an earlier run left cannot be identified or killed.
+pub fn acquire(agent_dir: &Path, effect: &str) -> Result<Acquired, LiveError> {
+    let path = path_of(agent_dir, effect)?;
+    let failed = |source| LiveError::File { path: path.clone(), source };
+    let broken = |source| LiveError::Processes { effect: effect.to_owned(), source };
+    loop {
+        let file = create(&path).map_err(failed)?;
+        match file.try_lock() {
+            Ok(()) => {}
+            Err(TryLockError::WouldBlock) => return Ok(Acquired::Busy { owner: describe(&path) }),
+            Err(TryLockError::Error(source)) => return Err(failed(source)),
+        }
+        // The last owner may have removed the file between our open and our lock.
+        if !is_at(&file, &path).map_err(failed)? {
+            continue;
+        }
+        if let Some(left) = load(&path)? {
+            kill_leftovers(effect, &left)?;
+        }
+        let record = Record {
+            owner: process::own().map_err(broken)?,
+            runner: None,
+            main: None,
+            started_at: clock::now(),
+        };
+        write(&file, &record).map_err(failed)?;
+        return Ok(Acquired::Mine(Live { file, path, record }));
+    }
+}
+
+/// Ends an effect that another process performs and waits until its runner is gone.
+///
+/// # Errors
+/// It cannot be identified, or does not end within [`limits::CANCEL_WAIT_MS`].
+pub fn request_cancel(agent_dir: &Path, effect: &str) -> Result<Cancelled, LiveError> {
+    let path = path_of(agent_dir, effect)?;
+    let end = Instant::now() + Duration::from_millis(limits::CANCEL_WAIT_MS);
+    let mut told: Option<ProcessId> = None;
+    loop {
+        if let Some(runner) = &told
+            && process::alive(runner) == Liveness::Gone
+        {
+            return Ok(Cancelled::Ended);
+        }
+        if told.is_none() {
+            match acquire(agent_dir, effect)? {
+                Acquired::Mine(live) => {
+                    drop(live);
+                    return Ok(Cancelled::NotRunning);
+                }
+                Acquired::Busy { .. } => told = tell_runner(&path, effect)?,
+            }
+        }
+        if Instant::now() >= end {
+            let waited_ms = limits::CANCEL_WAIT_MS;
+            return Err(LiveError::StillRunning { effect: effect.to_owned(), waited_ms });
+        }
+        std::thread::sleep(POLL);
+    }
+}
+
+impl Live {
+    /// The locked file, to be inherited by the runner.
+    pub(super) fn file(&self) -> &File {
+        &self.file
+    }
+
+    /// Where the file is.
+    pub(super) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// What it said when it was taken.
+    pub(super) fn record(&self) -> &Record {
+        &self.record
+    }
+}
+
+impl Drop for Live {
+    fn drop(&mut self) {
+        // Removed while locked; if that fails the record names only processes that are gone.
+        let _ = fs::remove_file(&self.path);
+    }
+}
+
+/// Replaces the record in an open live file.
+///
+/// # Errors
+/// The file cannot be written.
+pub(super) fn write(file: &File, record: &Record) -> io::Result<()> {
+    let mut bytes = serde_json::to_vec(record)?;
+    bytes.push(b'\n');
+    // Records only grow while a run starts: no reader sees a new beginning with an old end.
+    file.write_all_at(&bytes, 0)?;
+    file.set_len(u64::try_from(bytes.len()).map_err(io::Error::other)?)
+}
+
+/// The variable every process of this runner's tree is started with.
+pub(super) fn mark(runner: &ProcessId) -> (&'static str, String) {
+    (MARK, format!("{}-{}-{}", runner.boot, runner.pid, runner.start))
+}
+
+fn path_of(agent_dir: &Path, effect: &str) -> Result<PathBuf, LiveError> {
+    let plain = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'.' | b'_' | b'-');
+    if effect.is_empty() || effect.starts_with('.') || !effect.bytes().all(plain) {
+        return Err(LiveError::BadEffect(effect.to_owned()));
+    }
+    Ok(agent_dir.join("live").join(effect))
+}
+
+fn create(path: &Path) -> io::Result<File> {
+    if let Some(dir) = path.parent() {
+        DirBuilder::new().recursive(true).mode(0o700).create(dir)?;
+    }
+    File::options().read(true).write(true).create(true).truncate(false).mode(0o600).open(path)
+}
+
+fn is_at(file: &File, path: &Path) -> io::Result<bool> {
+    let ours = file.metadata()?;
+    match fs::metadata(path) {
+        Ok(there) => Ok((there.dev(), there.ino()) == (ours.dev(), ours.ino())),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+        Err(error) => Err(error),
+    }
+}
+
+/// The record; `None` when the owner died before it wrote one, that is before it started anything.
+fn load(path: &Path) -> Result<Option<Record>, LiveError> {
+    let bytes = match fs::read(path) {
+        Ok(bytes) => bytes,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        Err(source) => return Err(LiveError::File { path: path.to_owned(), source }),
+    };
+    // A power cut may leave zeros where the record was; nothing runs after one.
+    if bytes.iter().all(|b| *b == 0) {
+        return Ok(None);
+    }
+    let unreadable = |e: serde_json::Error| LiveError::Unreadable {
+        path: path.to_owned(),
+        because: e.to_string(),
+    };
+    serde_json::from_slice(&bytes).map(Some).map_err(unreadable)
+}
+
+fn describe(path: &Path) -> String {
+    match load(path) {
+        Ok(Some(record)) => {
+            format!("process {} since {}", record.owner.pid, record.started_at)
+        }
+        Ok(None) => "a process that has just begun".to_owned(),
+        Err(error) => format!("an unknown process ({error})"),
+    }
+}
+
+/// Asks the recorded runner to end; `None` when there is none yet.
+fn tell_runner(path: &Path, effect: &str) -> Result<Option<ProcessId>, LiveError> {
+    // Read without the lock, so a half-written record is possible: the caller looks again.
+    let Ok(Some(Record { runner: Some(runner), .. })) = load(path) else { return Ok(None) };
+    match process::send(&runner, Signal::TERM) {
+        Ok(Delivery::Sent) => Ok(Some(runner)),
+        // The owner is between two runs or about to finish.
+        Ok(Delivery::Gone) => Ok(None),
+        Err(source) => Err(LiveError::Processes { effect: effect.to_owned(), source }),
+    }
+}
+
+fn kill_leftovers(effect: &str, record: &Record) -> Result<(), LiveError> {
+    let broken = |source| LiveError::Processes { effect: effect.to_owned(), source };
+    if process::boot_id().map_err(broken)? != record.owner.boot {
+        return Ok(());
+    }
+    let end = Instant::now() + Duration::from_millis(limits::TREE_KILL_MS);
+    loop {
+        let left = leftovers(record).map_err(broken)?;
+        if left.is_empty() {
+            return Ok(());
+        }
+        for process in &left {
+            process::send(process, Signal::KILL).map_err(broken)?;
+        }
+        if Instant::now() >= end {
+            return Err(LiveError::Survivors {
+                effect: effect.to_owned(),
+                waited_ms: limits::TREE_KILL_MS,
+                pids: left.iter().map(|p| p.pid).collect(),
+            });
+        }
+        std::thread::sleep(POLL);
+    }
+}
+
+/// What still runs of a run whose owner is dead.
+fn leftovers(record: &Record) -> io::Result<Vec<ProcessId>> {
+    let mut left = Vec::new();
+    for root in record.runner.iter().chain(&record.main) {
+        match process::alive(root) {
+            Liveness::Alive => {
+                left.extend(process::descendants(root.pid)?);
+                left.push(root.clone());
+            }
+            Liveness::Gone => {}
+            Liveness::Unknown => return Err(io::Error::other("process cannot be identified")),
+        }
+    }
+    if let Some(runner) = &record.runner {
+        let (name, value) = mark(runner);
+        left.extend(process::started_with(format!("{name}={value}").as_bytes())?);
+    }
+    let me = std::process::id();
+    left.retain(|process| process.pid != me);
+    Ok(left)
+}
+
+#[cfg(test)]
+mod tests;
