@@ -1,0 +1,277 @@
+//! Looking at listed files without ever following a link.
+//!
+//! Contract: every directory on the way is opened by name relative to the one before, without following
+//! links, so a directory swapped for a link between check and use is refused instead of followed
+//! (chosen over `openat2`, which only newer Linux has). A nested repository is not entered.
+
+use crate::{code::Code, domain::path::RepoPath};
+use rustix::{
+    fs::{AtFlags, FileType, Mode, OFlags, Stat, openat, readlinkat, statat},
+    io::Errno,
+};
+use std::{
+    fs::File,
+    io::Read,
+    os::{
+        fd::{AsFd, BorrowedFd, OwnedFd},
+        unix::ffi::OsStrExt,
+    },
+    path::Path,
+};
+
+/// The top of a worktree, held open.
+#[derive(Debug)]
+pub struct Root(OwnedFd);
+
+/// What is at a path.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum OnDisk {
+    /// Nothing.
+    Absent,
+    /// A regular file.
+    File {
+        /// The owner's executable bit.
+        executable: bool,
+        /// Changes when the file is written or replaced.
+        stamp: Stamp,
+    },
+    /// A symbolic link, perhaps dangling.
+    Symlink {
+        /// Where it points, as written.
+        target: Vec<u8>,
+    },
+    /// A directory.
+    Directory {
+        /// It is the top of a repository of its own.
+        repository: bool,
+    },
+    /// Fifo, socket or device.
+    Special,
+}
+
+/// Device, inode, size and both times of a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Stamp([i128; 7]);
+
+/// A path could not be looked at.
+#[derive(Debug, thiserror::Error)]
+pub enum LookError {
+    /// A directory on the way is a link.
+    #[error("'{path}': '{at}' is a symbolic link")]
+    ThroughSymlink {
+        /// The path.
+        path: RepoPath,
+        /// The link, from the top.
+        at: String,
+    },
+    /// A directory on the way is the top of another repository.
+    #[error("'{path}': '{at}' is a repository of its own")]
+    InRepository {
+        /// The path.
+        path: RepoPath,
+        /// Its top.
+        at: String,
+    },
+    /// The operating system refused.
+    #[error("cannot look at '{path}': {source}")]
+    Io {
+        /// The path.
+        path: RepoPath,
+        /// Why not.
+        source: std::io::Error,
+    },
+}
+
+impl LookError {
+    /// The stable code.
+    #[must_use]
+    pub fn code(&self) -> Code {
+        match self {
+            Self::ThroughSymlink { .. } => Code::PathThroughSymlink,
+            Self::InRepository { .. } => Code::PathInSubmodule,
+            Self::Io { .. } => Code::Io,
+        }
+    }
+}
+
+const DIRECTORY: OFlags =
+    OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
+const FILE: OFlags =
+    OFlags::RDONLY.union(OFlags::NONBLOCK).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
+
+impl Root {
+    /// Opens the top directory of a worktree.
+    ///
+    /// # Errors
+    /// The operating system refuses.
+    pub fn open(top: &Path) -> std::io::Result<Self> {
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        Ok(Self(rustix::fs::open(top, flags, Mode::empty())?))
+    }
+
+    /// Says what is at `path`.
+    ///
+    /// # Errors
+    /// See [`LookError`].
+    pub fn look(&self, path: &RepoPath) -> Result<OnDisk, LookError> {
+        let Some((dir, name)) = self.parent(path)? else { return Ok(OnDisk::Absent) };
+        self.look_in(dir.as_ref().unwrap_or(&self.0).as_fd(), name)
+            .map_err(|e| LookError::Io { path: path.clone(), source: e.into() })
+    }
+
+    fn look_in(&self, dir: BorrowedFd<'_>, name: &[u8]) -> Result<OnDisk, Errno> {
+        let stat = match statat(dir, name, AtFlags::SYMLINK_NOFOLLOW) {
+            Ok(stat) => stat,
+            Err(Errno::NOENT) => return Ok(OnDisk::Absent),
+            Err(e) => return Err(e),
+        };
+        Ok(match FileType::from_raw_mode(stat.st_mode) {
+            FileType::RegularFile => OnDisk::File {
+                executable: Mode::from_raw_mode(stat.st_mode).contains(Mode::XUSR),
+                stamp: stamp(&stat),
+            },
+            FileType::Symlink => {
+                OnDisk::Symlink { target: readlinkat(dir, name, Vec::new())?.into_bytes() }
+            }
+            FileType::Directory => {
+                let inside = openat(dir, name, DIRECTORY, Mode::empty())?;
+                OnDisk::Directory { repository: is_repository(inside.as_fd())? }
+            }
+            FileType::Fifo
+            | FileType::Socket
+            | FileType::CharacterDevice
+            | FileType::BlockDevice
+            | FileType::Unknown => OnDisk::Special,
+        })
+    }
+
+    /// Reads a regular file.
+    ///
+    /// # Errors
+    /// See [`LookError`]; what is no regular file (any more) is an I/O error.
+    pub fn read(&self, path: &RepoPath) -> Result<Vec<u8>, LookError> {
+        let io = |source| LookError::Io { path: path.clone(), source };
+        let gone = || io(std::io::ErrorKind::NotFound.into());
+        let (dir, name) = self.parent(path)?.ok_or_else(gone)?;
+        let at = dir.as_ref().unwrap_or(&self.0);
+        let fd = openat(at, name, FILE, Mode::empty()).map_err(|e| io(e.into()))?;
+        let mut file = File::from(fd);
+        if !file.metadata().map_err(io)?.is_file() {
+            return Err(io(std::io::ErrorKind::InvalidData.into()));
+        }
+        let mut bytes = Vec::new();
+        file.read_to_end(&mut bytes).map_err(io)?;
+        Ok(bytes)
+    }
+
+    /// Opens the directory `path` lies in (none = the top itself) and splits off the last name; nothing
+    /// if that directory does not exist.
+    #[expect(clippy::type_complexity, reason = "a private pair of optional directory and name")]
+    fn parent<'p>(
+        &self,
+        path: &'p RepoPath,
+    ) -> Result<Option<(Option<OwnedFd>, &'p [u8])>, LookError> {
+        let names: Vec<&[u8]> = path.names().collect();
+        let Some((last, dirs)) = names.split_last() else { return Ok(None) };
+        let mut dir: Option<OwnedFd> = None;
+        for (depth, name) in dirs.iter().enumerate() {
+            let io = |e: Errno| LookError::Io { path: path.clone(), source: e.into() };
+            let at = || String::from_utf8_lossy(&dirs[..=depth].join(&b'/')).into_owned();
+            let above = dir.as_ref().unwrap_or(&self.0);
+            match openat(above, *name, DIRECTORY, Mode::empty()) {
+                Ok(inside) => {
+                    if is_repository(inside.as_fd()).map_err(io)? {
+                        return Err(LookError::InRepository { path: path.clone(), at: at() });
+                    }
+                    dir = Some(inside);
+                }
+                Err(Errno::NOENT) => return Ok(None),
+                Err(Errno::NOTDIR | Errno::LOOP) => {
+                    return match statat(above, *name, AtFlags::SYMLINK_NOFOLLOW) {
+                        Ok(s) if FileType::from_raw_mode(s.st_mode) == FileType::Symlink => {
+                            Err(LookError::ThroughSymlink { path: path.clone(), at: at() })
+                        }
+                        Ok(_) | Err(Errno::NOENT) => Ok(None),
+                        Err(e) => Err(io(e)),
+                    };
+                }
+                Err(e) => return Err(io(e)),
+            }
+        }
+        Ok(Some((dir, last)))
+    }
+}
+
+/// A `.git` file counts whatever is in it; a `.git` directory when it has a `HEAD`.
+fn is_repository(dir: BorrowedFd<'_>) -> Result<bool, Errno> {
+    let there = |name: &str| match statat(dir, name, AtFlags::SYMLINK_NOFOLLOW) {
+        Ok(stat) => Ok(Some(FileType::from_raw_mode(stat.st_mode))),
+        Err(Errno::NOENT | Errno::NOTDIR) => Ok(None),
+        Err(e) => Err(e),
+    };
+    match there(".git")? {
+        None => Ok(false),
+        Some(FileType::Directory) => Ok(there(".git/HEAD")?.is_some()),
+        Some(_) => Ok(true),
+    }
+}
+
+fn stamp(stat: &Stat) -> Stamp {
+    Stamp([
+        i128::from(stat.st_dev),
+        i128::from(stat.st_ino),
+        i128::from(stat.st_size),
+        i128::from(stat.st_mtime),
+        i128::from(stat.st_mtime_nsec),
+        i128::from(stat.st_ctime),
+        i128::from(stat.st_ctime_nsec),
+    ])
+}
+
+/// The path of `path` below `top`, for messages and for programs.
+#[must_use]
+pub fn full(top: &Path, path: &RepoPath) -> std::path::PathBuf {
+    top.join(std::ffi::OsStr::from_bytes(path.as_bytes()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::store::testing::Repo;
+    use std::os::unix::fs::symlink;
+
+    fn path(text: &str) -> RepoPath {
+        RepoPath::new(text.as_bytes()).unwrap()
+    }
+
+    #[test]
+    fn a_directory_swapped_for_a_link_is_refused_for_looking_and_reading() {
+        let repo = Repo::new();
+        repo.write("d/x", b"inside");
+        std::fs::create_dir(repo.beside("out")).unwrap();
+        std::fs::write(repo.beside("out").join("x"), b"secret").unwrap();
+        let root = Root::open(&repo.top()).unwrap();
+        assert_eq!(root.read(&path("d/x")).unwrap(), b"inside");
+        std::fs::remove_dir_all(repo.path("d")).unwrap();
+        symlink(repo.beside("out"), repo.path("d")).unwrap();
+        for error in [root.look(&path("d/x")).unwrap_err(), root.read(&path("d/x")).unwrap_err()] {
+            assert_eq!(error.to_string(), "'d/x': 'd' is a symbolic link");
+            assert_eq!(error.code(), Code::PathThroughSymlink);
+        }
+    }
+
+    #[test]
+    fn links_are_read_not_followed_and_nested_repositories_not_entered() {
+        let repo = Repo::new();
+        symlink("/etc/passwd", repo.path("leak")).unwrap();
+        repo.git(&["init", "-q", "inner"]);
+        let root = Root::open(&repo.top()).unwrap();
+        let target = b"/etc/passwd".to_vec();
+        assert_eq!(root.look(&path("leak")).unwrap(), OnDisk::Symlink { target });
+        assert!(root.read(&path("leak")).is_err());
+        assert_eq!(root.look(&path("inner/x")).unwrap_err().code(), Code::PathInSubmodule);
+        assert_eq!(root.look(&path("inner")).unwrap(), OnDisk::Directory { repository: true });
+        assert_eq!(root.look(&path("no/such/file")).unwrap(), OnDisk::Absent);
+        assert_eq!(root.look(&path("leak2/x")).unwrap(), OnDisk::Absent);
+    }
+}

@@ -1,0 +1,380 @@
+//! Parent tree + listed paths = candidate tree.
+
+use crate::{
+    code::Code,
+    domain::{candidate::ChangeKind, oid::Oid, path::RepoPath},
+    store::{
+        beneath::{LookError, OnDisk, Root},
+        filters::{self, FilterError, Filters, Input, directories},
+        object::{Kind, Object},
+        tree::{self, Entry, Mode, TreeEditError, TreeError},
+        worktree_state::{StateError, open_index, setting},
+    },
+};
+use gix::bstr::ByteSlice;
+use std::collections::{BTreeSet, HashMap};
+
+/// How an object reader fails.
+pub type LoadError = Box<dyn std::error::Error + Send + Sync>;
+/// Reads a tree by its id.
+pub type Load<'a> = &'a dyn Fn(&Oid) -> Result<Vec<u8>, LoadError>;
+
+/// What [`fix_tree`] works with.
+#[derive(Clone, Copy)]
+pub struct FixCtx<'a> {
+    /// The worktree, in three forms.
+    pub filters: Filters<'a>,
+    /// Reads the parent's trees.
+    pub load: Load<'a>,
+}
+
+/// A listed path and what a tree holds there; none = nothing.
+pub type Listed = (RepoPath, Option<(Mode, Oid)>);
+
+/// A path that differs between parent and candidate.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Change {
+    /// Which path.
+    pub path: RepoPath,
+    /// How.
+    pub kind: ChangeKind,
+    /// In the parent.
+    pub old: Option<(Mode, Oid)>,
+    /// In the candidate.
+    pub new: Option<(Mode, Oid)>,
+}
+
+/// The tree a gate judges.
+#[derive(Clone, Debug)]
+pub struct FixedTree {
+    /// Its id; equal to the parent's when nothing changed.
+    pub tree: Oid,
+    /// New blobs and trees, children first.
+    pub objects: Vec<Object>,
+    /// What differs, by path.
+    pub changes: Vec<Change>,
+    /// All listed paths as the tree holds them, by path.
+    pub listed: Vec<Listed>,
+}
+
+/// The candidate's tree cannot be built.
+#[derive(Debug, thiserror::Error)]
+pub enum CandidateError {
+    /// Neither on disk nor tracked.
+    #[error("'{0}' neither exists nor is tracked")]
+    NoSuchPath(RepoPath),
+    /// It cannot be committed any more.
+    #[error("'{path}' is {is}")]
+    NotAFile {
+        /// Which one.
+        path: RepoPath,
+        /// The stable code.
+        code: Code,
+        /// What is there.
+        is: &'static str,
+    },
+    /// A file and a directory want the same name (decisions 17).
+    #[error("'{path}' would be a file and a directory at once: list the paths that give way, too")]
+    Conflict {
+        /// Their name.
+        path: String,
+    },
+    /// A file was written while it was read.
+    #[error("'{0}' changed while it was read")]
+    Moving(RepoPath),
+    /// A file could not be looked at.
+    #[error(transparent)]
+    Look(#[from] LookError),
+    /// Content could not be converted.
+    #[error(transparent)]
+    Filter(#[from] FilterError),
+    /// Settings or index could not be read.
+    #[error(transparent)]
+    State(#[from] StateError),
+    /// A tree of the parent could not be read.
+    #[error("cannot read tree {id}: {why}")]
+    Load {
+        /// Which one.
+        id: Oid,
+        /// Why not.
+        why: String,
+    },
+}
+
+impl CandidateError {
+    /// The stable code.
+    #[must_use]
+    pub fn code(&self) -> Code {
+        match self {
+            Self::NoSuchPath(_) => Code::NoSuchPath,
+            Self::NotAFile { code, .. } => *code,
+            Self::Conflict { .. } => Code::PathConflicts,
+            Self::Moving(_) => Code::TreeChanged,
+            Self::Look(e) => e.code(),
+            Self::Filter(e) => e.code(),
+            Self::State(e) => e.code(),
+            Self::Load { .. } => Code::CandidateFailed,
+        }
+    }
+}
+
+/// Builds the tree: `parent_tree` with each listed path as it is on disk now.
+///
+/// # Errors
+/// See [`CandidateError`].
+pub fn fix_tree(
+    ctx: FixCtx<'_>,
+    parent_tree: Oid,
+    paths: &[RepoPath],
+) -> Result<FixedTree, CandidateError> {
+    let mut parent = Trees { load: ctx.load, seen: HashMap::new() };
+    let top = &ctx.filters.git.worktree().top;
+    let root = Root::open(top).map_err(|source| StateError::Io { path: top.clone(), source })?;
+    let rules = Rules::read(ctx.filters.repo)?;
+    let mut plans = Vec::new();
+    for path in paths.iter().collect::<BTreeSet<_>>() {
+        let old = parent.find(parent_tree, path)?;
+        let plan = plan(ctx.filters.repo, &rules, root.look(path)?, (path, old))?;
+        plans.push((path, old, plan));
+    }
+    let (contents, mut objects) = store_files(ctx, &root, &mut parent, parent_tree, &plans)?;
+    let mut listed = Vec::new();
+    for (path, old, plan) in &plans {
+        let new = match plan {
+            Plan::Gone => None,
+            Plan::Keep => *old,
+            Plan::Link(blob) => {
+                objects.push(blob.clone());
+                Some((Mode::Symlink, blob.id))
+            }
+            Plan::File { mode, .. } => contents.get(path).map(|id| (*mode, *id)),
+        };
+        listed.push(((*path).clone(), keep_old_mode(*old, new)));
+    }
+    let changes = changes(&plans, &listed);
+    let (tree, trees) = edit(&mut parent, parent_tree, &changes)?;
+    let news: BTreeSet<Oid> = changes
+        .iter()
+        .filter(|c| c.new.map(|n| n.1) != c.old.map(|o| o.1))
+        .filter_map(|c| Some(c.new?.1))
+        .collect();
+    let mut seen = BTreeSet::new();
+    objects.retain(|o| news.contains(&o.id) && seen.insert(o.id));
+    objects.extend(trees.into_iter().filter(|t| seen.insert(t.id)));
+    Ok(FixedTree { tree, objects, changes, listed })
+}
+
+/// What the listed paths are in `tree`: for landing, where the candidate is known by its id alone.
+///
+/// # Errors
+/// A tree cannot be read.
+pub fn listed_at(
+    load: Load<'_>,
+    tree: Oid,
+    paths: &[RepoPath],
+) -> Result<Vec<Listed>, CandidateError> {
+    let mut trees = Trees { load, seen: HashMap::new() };
+    let paths = paths.iter().collect::<BTreeSet<_>>().into_iter();
+    paths.map(|p| Ok((p.clone(), trees.find(tree, p)?.filter(|e| e.0 != Mode::Tree)))).collect()
+}
+
+/// How a path changed; none if it did not.
+#[must_use]
+pub fn change_kind(old: Option<(Mode, Oid)>, new: Option<(Mode, Oid)>) -> Option<ChangeKind> {
+    let is_link = |mode: Mode| mode == Mode::Symlink;
+    match (old, new) {
+        (None, None) => None,
+        (None, Some(_)) => Some(ChangeKind::Added),
+        (Some(_), None) => Some(ChangeKind::Deleted),
+        (Some(old), Some(new)) if old == new => None,
+        (Some(old), Some(new)) if is_link(old.0) != is_link(new.0) => Some(ChangeKind::TypeChanged),
+        (Some(old), Some(new)) if old.1 == new.1 => Some(ChangeKind::ModeChanged),
+        (Some(_), Some(_)) => Some(ChangeKind::Modified),
+    }
+}
+
+/// The settings that say what a mode on disk means.
+struct Rules {
+    file_mode: bool,
+    symlinks: bool,
+}
+
+impl Rules {
+    fn read(repo: &gix::Repository) -> Result<Self, StateError> {
+        Ok(Self {
+            file_mode: setting(repo, "core.fileMode", true)?,
+            symlinks: setting(repo, "core.symlinks", true)?,
+        })
+    }
+
+    /// git's `ce_mode_from_stat`, with the parent's entry in place of the index's.
+    fn mode(&self, executable: bool, old: Option<(Mode, Oid)>) -> Mode {
+        match old {
+            Some((Mode::Symlink, _)) if !self.symlinks => Mode::Symlink,
+            Some((mode @ (Mode::File | Mode::Executable), _)) if !self.file_mode => mode,
+            _ if self.file_mode && executable => Mode::Executable,
+            _ => Mode::File,
+        }
+    }
+}
+
+/// What will be done with one path.
+enum Plan {
+    /// Nothing is there.
+    Gone,
+    /// It stays as the parent has it.
+    Keep,
+    /// A link with this text.
+    Link(Object),
+    /// A file; its content follows.
+    File { mode: Mode, found: OnDisk },
+}
+
+fn plan(
+    repo: &gix::Repository,
+    rules: &Rules,
+    found: OnDisk,
+    (path, old): (&RepoPath, Option<(Mode, Oid)>),
+) -> Result<Plan, CandidateError> {
+    let refuse = |code, is| Err(CandidateError::NotAFile { path: path.clone(), code, is });
+    if matches!(old, Some((Mode::Submodule, _))) {
+        return refuse(Code::PathIsSubmodule, "a submodule");
+    }
+    // A directory of the parent at this place is no file that could be deleted.
+    let old = old.filter(|(mode, _)| *mode != Mode::Tree);
+    match found {
+        OnDisk::Absent | OnDisk::Directory { repository: false } if old.is_some() => Ok(Plan::Gone),
+        OnDisk::Absent if is_staged(repo, path)? => Ok(Plan::Keep),
+        OnDisk::Absent => Err(CandidateError::NoSuchPath(path.clone())),
+        OnDisk::Directory { repository: false } => refuse(Code::PathIsDirectory, "a directory"),
+        OnDisk::Directory { repository: true } => {
+            refuse(Code::PathIsSubmodule, "a repository of its own")
+        }
+        OnDisk::Special => refuse(Code::PathSpecialFile, "no file and no symbolic link"),
+        OnDisk::Symlink { target } => Ok(Plan::Link(Object::new(Kind::Blob, target))),
+        found @ OnDisk::File { executable, .. } => {
+            Ok(Plan::File { mode: rules.mode(executable, old), found })
+        }
+    }
+}
+
+/// Added to the index and then removed from disk: tracked, though in no commit.
+fn is_staged(repo: &gix::Repository, path: &RepoPath) -> Result<bool, StateError> {
+    Ok(open_index(repo)?.is_some_and(|i| i.entry_range(path.as_bytes().as_bstr()).is_some()))
+}
+
+type Planned<'p> = (&'p RepoPath, Option<(Mode, Oid)>, Plan);
+type Contents<'p> = (HashMap<&'p RepoPath, Oid>, Vec<Object>);
+
+fn store_files<'p>(
+    ctx: FixCtx<'_>,
+    root: &Root,
+    parent: &mut Trees<'_>,
+    parent_tree: Oid,
+    plans: &[Planned<'p>],
+) -> Result<Contents<'p>, CandidateError> {
+    let files = plans.iter().filter_map(|(path, old, plan)| match plan {
+        Plan::File { found, .. } => Some((*path, *old, found)),
+        Plan::Gone | Plan::Keep | Plan::Link(_) => None,
+    });
+    let files: Vec<_> = files.collect();
+    let mut attributes = Vec::new();
+    for dir in directories(files.iter().map(|(path, _, _)| *path)) {
+        let name = RepoPath::new(&[dir.as_slice(), b".gitattributes"].concat());
+        let Ok(name) = name else { continue };
+        let listed = files.iter().any(|(path, _, _)| **path == name);
+        if let Some(entry) = parent.find(parent_tree, &name)?.filter(|_| !listed) {
+            attributes.push((name, entry));
+        }
+    }
+    let inputs: Vec<Input> =
+        files.iter().map(|(p, old, _)| Input { path: (*p).clone(), before: *old }).collect();
+    let blobs = filters::blobs(ctx.filters, root, &inputs, &attributes)?;
+    for (path, _, found) in &files {
+        if root.look(path)? != **found {
+            return Err(CandidateError::Moving((*path).clone()));
+        }
+    }
+    let ids = files.iter().zip(&blobs).map(|((path, _, _), blob)| (*path, blob.id)).collect();
+    Ok((ids, blobs))
+}
+
+/// Old permission bits (`100664`) of an untouched file are no change.
+fn keep_old_mode(old: Option<(Mode, Oid)>, new: Option<(Mode, Oid)>) -> Option<(Mode, Oid)> {
+    match (old, new) {
+        (Some((Mode::OldFile(bits), was)), Some((mode, is)))
+            if was == is && (bits & 0o100 != 0) == (mode == Mode::Executable) =>
+        {
+            old
+        }
+        _ => new,
+    }
+}
+
+fn changes(plans: &[Planned<'_>], listed: &[Listed]) -> Vec<Change> {
+    let pairs = plans.iter().zip(listed);
+    pairs
+        .filter_map(|((_, old, _), (path, new))| {
+            let old = old.filter(|(mode, _)| *mode != Mode::Tree);
+            let kind = change_kind(old, *new)?;
+            Some(Change { path: path.clone(), kind, old, new: *new })
+        })
+        .collect()
+}
+
+fn edit(
+    parent: &mut Trees<'_>,
+    root: Oid,
+    changes: &[Change],
+) -> Result<(Oid, Vec<Object>), CandidateError> {
+    let edits: Vec<tree::Change> = changes
+        .iter()
+        .map(|c| tree::Change { path: c.path.as_bytes().to_vec(), to: c.new })
+        .collect();
+    let edited = tree::edit(Some(root), &edits, &mut |id| {
+        (parent.load)(id).map_err(|e| CandidateError::Load { id: *id, why: e.to_string() })
+    });
+    edited.map_err(|error| match error {
+        TreeEditError::Load(e) => e,
+        TreeEditError::Malformed { id, source } => malformed(id, &source),
+        TreeEditError::Conflict { path } | TreeEditError::BadPath { path } => {
+            CandidateError::Conflict { path: String::from_utf8_lossy(&path).into_owned() }
+        }
+    })
+}
+
+fn malformed(id: Oid, source: &TreeError) -> CandidateError {
+    CandidateError::Load { id, why: source.to_string() }
+}
+
+/// Trees read so far.
+struct Trees<'a> {
+    load: Load<'a>,
+    seen: HashMap<Oid, Vec<Entry>>,
+}
+
+impl Trees<'_> {
+    fn find(&mut self, root: Oid, path: &RepoPath) -> Result<Option<(Mode, Oid)>, CandidateError> {
+        let mut at = Some((Mode::Tree, root));
+        for name in path.names() {
+            let Some((Mode::Tree, id)) = at else { return Ok(None) };
+            let found = self.entries(id)?.iter().find(|e| e.name == name);
+            at = found.map(|e| (e.mode, e.id));
+        }
+        Ok(at)
+    }
+
+    fn entries(&mut self, id: Oid) -> Result<&[Entry], CandidateError> {
+        if !self.seen.contains_key(&id) {
+            let load = |why: LoadError| CandidateError::Load { id, why: why.to_string() };
+            let data = (self.load)(&id).map_err(load)?;
+            let entries = tree::parse(&data).map_err(|e| malformed(id, &e))?;
+            self.seen.insert(id, entries);
+        }
+        Ok(self.seen.get(&id).map_or(&[], Vec::as_slice))
+    }
+}
+
+#[cfg(test)]
+#[path = "tree_tests.rs"]
+mod tests;

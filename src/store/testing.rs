@@ -1,0 +1,109 @@
+//! A throw-away repository made and inspected by the real git, for tests of this folder only.
+
+use super::{git::Git, worktree_state::Worktree};
+use crate::{domain::oid::Oid, sys::env::Env};
+use std::{
+    ffi::OsString,
+    os::unix::ffi::OsStrExt,
+    path::{Path, PathBuf},
+    process::{Command, Output},
+};
+
+pub(crate) struct Repo {
+    home: tempfile::TempDir,
+}
+
+#[expect(clippy::disallowed_methods, reason = "test set-up")]
+fn git_in(home: &Path, dir: &Path, args: &[&str], extra: &[(&str, &Path)]) -> Output {
+    Command::new("git")
+        .args(args)
+        .current_dir(dir)
+        .env_clear()
+        .envs(vars(home))
+        .envs(extra.iter().copied())
+        .output()
+        .unwrap()
+}
+
+#[expect(clippy::disallowed_methods, reason = "test set-up")]
+fn vars(home: &Path) -> Vec<(OsString, OsString)> {
+    vec![
+        ("PATH".into(), std::env::var_os("PATH").unwrap()),
+        ("HOME".into(), home.into()),
+        ("GIT_CONFIG_NOSYSTEM".into(), "1".into()),
+        ("GIT_AUTHOR_DATE".into(), "@1700000000 +0000".into()),
+        ("GIT_COMMITTER_DATE".into(), "@1700000000 +0000".into()),
+    ]
+}
+
+impl Repo {
+    pub(crate) fn new() -> Self {
+        let home = tempfile::tempdir().unwrap();
+        let config = "[user]\nname = Tess Tester\nemail = tess@example.invalid\n[init]\ndefaultBranch = main\n";
+        std::fs::write(home.path().join(".gitconfig"), config).unwrap();
+        let repo = Self { home };
+        std::fs::create_dir(repo.home.path().join("work")).unwrap();
+        repo.git(&["init", "-q"]);
+        repo
+    }
+
+    /// Canonical, as stores hand it down.
+    pub(crate) fn top(&self) -> PathBuf {
+        self.home.path().canonicalize().unwrap().join("work")
+    }
+
+    pub(crate) fn beside(&self, name: &str) -> PathBuf {
+        self.top().with_file_name(name)
+    }
+
+    pub(crate) fn env_vars(&self) -> Vec<(OsString, OsString)> {
+        vars(self.home.path())
+    }
+
+    pub(crate) fn worktree(&self) -> Worktree {
+        Worktree { id: ".".to_owned(), top: self.top(), git_dir: self.top().join(".git") }
+    }
+
+    pub(crate) fn program(&self) -> Git {
+        self.program_at(&self.worktree())
+    }
+
+    pub(crate) fn program_at(&self, worktree: &Worktree) -> Git {
+        Git::new(&Env::fixed(worktree.top.clone(), self.env_vars()), worktree).unwrap()
+    }
+
+    pub(crate) fn gix(&self) -> gix::Repository {
+        gix::open_opts(self.top(), gix::open::Options::isolated()).unwrap()
+    }
+
+    pub(crate) fn git(&self, args: &[&str]) -> String {
+        self.git_at(&self.top(), args, &[])
+    }
+
+    pub(crate) fn git_at(&self, dir: &Path, args: &[&str], extra: &[(&str, &Path)]) -> String {
+        let out = git_in(self.home.path(), dir, args, extra);
+        assert!(out.status.success(), "git {args:?}: {}", String::from_utf8_lossy(&out.stderr));
+        String::from_utf8_lossy(&out.stdout).into_owned()
+    }
+
+    pub(crate) fn oid(&self, rev: &str) -> Oid {
+        self.git(&["rev-parse", "--verify", rev]).trim().parse().unwrap()
+    }
+
+    pub(crate) fn path(&self, name: impl AsRef<[u8]>) -> PathBuf {
+        self.top().join(std::ffi::OsStr::from_bytes(name.as_ref()))
+    }
+
+    pub(crate) fn write(&self, name: impl AsRef<[u8]>, data: &[u8]) {
+        let path = self.path(name);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(path, data).unwrap();
+    }
+
+    pub(crate) fn commit_file(&self, name: &str, data: &[u8]) -> Oid {
+        self.write(name, data);
+        self.git(&["add", "-A"]);
+        self.git(&["commit", "-q", "--allow-empty", "-m", "change"]);
+        self.oid("HEAD")
+    }
+}

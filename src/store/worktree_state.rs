@@ -1,0 +1,501 @@
+//! What a worktree is in the middle of, read without running any program.
+//!
+//! Contract: reads only. A probe that fails is an error, never "nothing in progress" or "clean".
+//! Contents of working files are not looked at, with the one exception named at
+//! [`unlisted_changes`]; nested repositories and submodules are not entered.
+
+use super::object::{Kind, hash};
+use super::tree::{self, Entry, Mode};
+use crate::{
+    code::Code,
+    domain::{oid::Oid, path::RepoPath},
+};
+use gix::bstr::{BStr, ByteSlice};
+use std::{
+    collections::{HashMap, HashSet},
+    io::ErrorKind,
+    os::unix::{ffi::OsStrExt, fs::PermissionsExt},
+    path::{Path, PathBuf},
+};
+
+/// A worktree of the repository.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Worktree {
+    /// git's own id of it; `.` for the main one.
+    pub id: String,
+    /// Top directory, absolute and canonical.
+    pub top: PathBuf,
+    /// Its own git directory, absolute.
+    pub git_dir: PathBuf,
+}
+
+/// What `HEAD` says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Head {
+    /// A branch with a commit.
+    Branch {
+        /// Full name of the ref.
+        name: String,
+        /// Its tip.
+        tip: Oid,
+    },
+    /// A branch without a commit.
+    Unborn {
+        /// Full name of the ref.
+        name: String,
+    },
+    /// A commit, no branch.
+    Detached {
+        /// The commit.
+        at: Oid,
+    },
+}
+
+/// An operation of git that waits to be finished or aborted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Operation {
+    /// `git merge`.
+    Merge,
+    /// `git rebase` or `git am`.
+    Rebase,
+    /// `git cherry-pick`.
+    CherryPick,
+    /// `git revert`.
+    Revert,
+    /// `git bisect`.
+    Bisect,
+}
+
+impl Operation {
+    /// The code that refuses it.
+    #[must_use]
+    pub fn code(self) -> Code {
+        match self {
+            Self::Merge => Code::MergeInProgress,
+            Self::Rebase => Code::RebaseInProgress,
+            Self::CherryPick => Code::CherryPickInProgress,
+            Self::Revert => Code::RevertInProgress,
+            Self::Bisect => Code::BisectInProgress,
+        }
+    }
+}
+
+/// A probe that could not be answered.
+#[derive(Debug, thiserror::Error)]
+pub enum StateError {
+    /// The file system refused.
+    #[error("cannot read {}: {source}", path.display())]
+    Io {
+        /// What was read.
+        path: PathBuf,
+        /// Why not.
+        source: std::io::Error,
+    },
+    /// git's files could not be understood.
+    #[error("cannot read {what}: {why}")]
+    Git {
+        /// What was read.
+        what: &'static str,
+        /// The library's words.
+        why: String,
+    },
+    /// A configuration value is not of its type.
+    #[error("the value of {key} cannot be understood: {why}")]
+    Setting {
+        /// Which one.
+        key: &'static str,
+        /// The library's words.
+        why: String,
+    },
+}
+
+impl StateError {
+    /// The stable code.
+    #[must_use]
+    pub fn code(&self) -> Code {
+        match self {
+            Self::Io { .. } => Code::Io,
+            Self::Git { .. } => Code::StoreUnusable,
+            Self::Setting { .. } => Code::BadSetting,
+        }
+    }
+}
+
+pub(super) fn git_error(what: &'static str) -> impl Fn(String) -> StateError {
+    move |why| StateError::Git { what, why }
+}
+
+pub(super) fn oid(id: &gix::hash::oid) -> Result<Oid, StateError> {
+    Oid::from_bytes(id.as_bytes()).map_err(|e| git_error("an object id")(e.to_string()))
+}
+
+/// True if something is at `path`, be it a dangling link.
+pub(super) fn exists(path: &Path) -> Result<bool, StateError> {
+    match std::fs::symlink_metadata(path) {
+        Ok(_) => Ok(true),
+        Err(e) if matches!(e.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => Ok(false),
+        Err(source) => Err(StateError::Io { path: path.to_owned(), source }),
+    }
+}
+
+/// Reads `HEAD` of the worktree `repo` is opened on.
+///
+/// # Errors
+/// `HEAD` cannot be read, or names a branch whose name is not UTF-8.
+pub fn head(repo: &gix::Repository) -> Result<Head, StateError> {
+    let bad = git_error("HEAD");
+    let text = |name: &BStr| name.to_str().map(str::to_owned).map_err(|e| bad(e.to_string()));
+    let head = repo.head().map_err(|e| bad(e.to_string()))?;
+    match head.kind {
+        gix::head::Kind::Symbolic(branch) => {
+            let name = text(branch.name.as_bstr())?;
+            let mut found = repo.find_reference(&branch.name).map_err(|e| bad(e.to_string()))?;
+            let tip = found.peel_to_id().map_err(|e| bad(e.to_string()))?;
+            Ok(Head::Branch { name, tip: oid(&tip)? })
+        }
+        gix::head::Kind::Unborn(name) => Ok(Head::Unborn { name: text(name.as_bstr())? }),
+        gix::head::Kind::Detached { target, peeled } => {
+            Ok(Head::Detached { at: oid(&peeled.unwrap_or(target))? })
+        }
+    }
+}
+
+/// The tip of a branch, none when the ref does not exist.
+///
+/// # Errors
+/// The ref cannot be read.
+pub fn branch_tip(repo: &gix::Repository, branch: &str) -> Result<Option<Oid>, StateError> {
+    let bad = git_error("a branch");
+    let found = repo.try_find_reference(branch).map_err(|e| bad(e.to_string()))?;
+    let Some(mut found) = found else { return Ok(None) };
+    let tip = found.peel_to_id().map_err(|e| bad(e.to_string()))?;
+    oid(&tip).map(Some)
+}
+
+/// The operation in progress in the worktree with this git directory.
+///
+/// # Errors
+/// The git directory cannot be read.
+pub fn operation_in_progress(git_dir: &Path) -> Result<Option<Operation>, StateError> {
+    let marks = [
+        ("rebase-merge", Operation::Rebase),
+        ("rebase-apply", Operation::Rebase),
+        ("MERGE_HEAD", Operation::Merge),
+        ("CHERRY_PICK_HEAD", Operation::CherryPick),
+        ("REVERT_HEAD", Operation::Revert),
+        ("BISECT_LOG", Operation::Bisect),
+    ];
+    for (name, operation) in marks {
+        if exists(&git_dir.join(name))? {
+            return Ok(Some(operation));
+        }
+    }
+    // Between two picks of a series only the to-do list is left.
+    Ok(match read_optional(&git_dir.join("sequencer/todo"))? {
+        Some(todo) if todo.starts_with(b"revert") => Some(Operation::Revert),
+        Some(_) => Some(Operation::CherryPick),
+        None => None,
+    })
+}
+
+pub(super) fn read_optional(path: &Path) -> Result<Option<Vec<u8>>, StateError> {
+    match std::fs::read(path) {
+        Ok(bytes) => Ok(Some(bytes)),
+        Err(e) if e.kind() == ErrorKind::NotFound => Ok(None),
+        Err(source) => Err(StateError::Io { path: path.to_owned(), source }),
+    }
+}
+
+/// The worktree's index; none when it has none yet.
+pub(super) fn open_index(repo: &gix::Repository) -> Result<Option<gix::index::File>, StateError> {
+    let path = repo.index_path();
+    if !exists(&path)? {
+        return Ok(None);
+    }
+    let options = gix::index::decode::Options::default();
+    gix::index::File::at(path, repo.object_hash(), false, options)
+        .map(Some)
+        .map_err(|e| git_error("the index")(e.to_string()))
+}
+
+/// True when the index holds a conflict.
+///
+/// # Errors
+/// The index cannot be read.
+pub fn is_unmerged(repo: &gix::Repository) -> Result<bool, StateError> {
+    Ok(open_index(repo)?.is_some_and(|index| conflicted(&index)))
+}
+
+fn conflicted(index: &gix::index::File) -> bool {
+    index.entries().iter().any(|e| e.stage_raw() != 0)
+}
+
+/// What keeps unit 01 from committing in this repository: hooks it does not run yet, signing it cannot do
+/// yet (decisions 9). All reasons at once, each with the name of what was found.
+///
+/// # Errors
+/// A setting or the hooks directory cannot be read.
+pub fn commit_obstacles(repo: &gix::Repository) -> Result<Vec<(Code, String)>, StateError> {
+    let mut found = Vec::new();
+    for name in ["pre-commit", "prepare-commit-msg", "commit-msg"] {
+        if let Some(at) = effective_hook(repo, name)? {
+            found.push((Code::CommitHooksUnsupported, at));
+        }
+    }
+    let config = repo.config_snapshot();
+    let bad = |why: String| StateError::Setting { key: "commit.gpgSign", why };
+    if config.try_boolean("commit.gpgSign").map_err(|e| bad(e.to_string()))?.unwrap_or(false) {
+        found.push((Code::CommitSigningUnsupported, "commit.gpgSign".to_owned()));
+    }
+    Ok(found)
+}
+
+fn effective_hook(repo: &gix::Repository, name: &str) -> Result<Option<String>, StateError> {
+    let path = hooks_dir(repo)?.join(name);
+    match std::fs::metadata(&path) {
+        Ok(m) if m.is_file() && m.permissions().mode() & 0o111 != 0 => {
+            return Ok(Some(path.display().to_string()));
+        }
+        Ok(_) => {}
+        Err(e) if matches!(e.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => {}
+        Err(source) => return Err(StateError::Io { path, source }),
+    }
+    // From git 2.54 on hooks can be configured without a file.
+    let config = repo.config_snapshot();
+    let mut sections = config.plumbing().sections_by_name("hook").into_iter().flatten();
+    let configured =
+        sections.find(|s| s.values("event").iter().any(|v| v.as_bytes() == name.as_bytes()));
+    Ok(configured.map(|_| format!("hook.*.event = {name}")))
+}
+
+fn hooks_dir(repo: &gix::Repository) -> Result<PathBuf, StateError> {
+    let bad = |why: String| StateError::Setting { key: "core.hooksPath", why };
+    let config = repo.config_snapshot();
+    let set = config.trusted_path("core.hooksPath").map_err(|e| bad(e.to_string()))?;
+    let top = repo.workdir().unwrap_or(repo.git_dir());
+    Ok(set.map_or_else(|| repo.common_dir().join("hooks"), |path| top.join(path)))
+}
+
+/// The tree the index would make, hashed in memory and written nowhere; none when it is unmerged.
+///
+/// # Errors
+/// The index cannot be read or holds a mode git does not know.
+pub fn index_tree(repo: &gix::Repository) -> Result<Option<Oid>, StateError> {
+    let Some(index) = open_index(repo)? else {
+        return Ok(Some(hash(Kind::Tree, b"")));
+    };
+    if conflicted(&index) {
+        return Ok(None);
+    }
+    let mut lines = Vec::new();
+    for entry in index.entries() {
+        // What `git add -N` announced has no content yet and is in no tree.
+        if entry.flags.contains(gix::index::entry::Flags::INTENT_TO_ADD) {
+            continue;
+        }
+        let path = entry.path(&index).to_vec();
+        let bits = format!("{:o}", entry.mode.bits());
+        let mode = Mode::parse(bits.as_bytes())
+            .ok_or_else(|| git_error("the index")(format!("mode {bits} is unknown")))?;
+        lines.push((path, mode, oid(&entry.id)?));
+    }
+    let lines: Vec<Line<'_>> = lines.iter().map(|(p, m, i)| (p.as_slice(), *m, *i)).collect();
+    Ok(Some(tree_of(&lines)))
+}
+
+type Line<'a> = (&'a [u8], Mode, Oid);
+
+/// `lines` are in index order, in which everything below one directory stands together.
+fn tree_of(lines: &[Line<'_>]) -> Oid {
+    let mut entries = Vec::new();
+    let mut rest = lines;
+    while let Some((path, mode, id)) = rest.first() {
+        let slash = path.iter().position(|b| *b == b'/');
+        let Some(at) = slash else {
+            entries.push(Entry { mode: *mode, name: path.to_vec(), id: *id });
+            rest = &rest[1..];
+            continue;
+        };
+        let dir = &path[..=at];
+        let count = rest.iter().take_while(|(p, _, _)| p.starts_with(dir)).count();
+        let (inside, after) = rest.split_at(count);
+        rest = after;
+        // A sparse index keeps whole directories as `dir/`.
+        let id = match inside {
+            [(whole, Mode::Tree, id)] if *whole == dir => *id,
+            _ => {
+                let below: Vec<Line<'_>> =
+                    inside.iter().map(|(p, m, i)| (&p[at + 1..], *m, *i)).collect();
+                tree_of(&below)
+            }
+        };
+        entries.push(Entry { mode: Mode::Tree, name: path[..at].to_vec(), id });
+    }
+    hash(Kind::Tree, &tree::serialize(&entries))
+}
+
+/// How many files outside the listed paths differ from `HEAD` while a gate runs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Unlisted {
+    /// Tracked files that are changed, staged, deleted or unmerged.
+    pub tracked: u64,
+    /// Untracked files that are not ignored.
+    pub untracked: u64,
+}
+
+/// Counts changes outside `listed` from stat data, index and `HEAD`'s trees. Racily clean files may be
+/// missed (decisions 32). An entry without stat data, as landing leaves it, is compared by its bytes
+/// instead, else every landed file would count as changed until somebody runs `git status`.
+///
+/// # Errors
+/// Index, `HEAD` or the worktree cannot be read.
+pub fn unlisted_changes(
+    repo: &gix::Repository,
+    listed: &[RepoPath],
+) -> Result<Unlisted, StateError> {
+    let listed: HashSet<&[u8]> = listed.iter().map(RepoPath::as_bytes).collect();
+    let index = match open_index(repo)? {
+        Some(index) => index,
+        None => gix::index::File::from_state(
+            gix::index::State::new(repo.object_hash()),
+            repo.index_path(),
+        ),
+    };
+    let mut at_head = head_files(repo)?;
+    let mut seen: HashSet<Vec<u8>> = HashSet::new();
+    let mut tracked = 0;
+    let probe = Probe::new(repo)?;
+    for entry in index.entries() {
+        let path = entry.path(&index);
+        let before = at_head.remove(path.as_bytes());
+        if entry.mode.is_submodule() || entry.mode.is_sparse() || !seen.insert(path.to_vec()) {
+            continue;
+        }
+        let staged = before != Some((entry.mode, entry.id)) || entry.stage_raw() != 0;
+        if !listed.contains(path.as_bytes()) && (staged || probe.changed(entry, path)?) {
+            tracked += 1;
+        }
+    }
+    // What is left of HEAD is deleted from the index (a sparse index has none of its own).
+    if !index.is_sparse() {
+        tracked += at_head
+            .iter()
+            .filter(|(path, (mode, _))| !mode.is_submodule() && !listed.contains(path.as_slice()))
+            .count() as u64;
+    }
+    seen.extend(at_head.into_keys());
+    let untracked = untracked(repo, &index)?
+        .into_iter()
+        .filter(|p| !listed.contains(p.as_slice()) && !seen.contains(p))
+        .count() as u64;
+    Ok(Unlisted { tracked, untracked })
+}
+
+type Files = HashMap<Vec<u8>, (gix::index::entry::Mode, gix::ObjectId)>;
+
+fn head_files(repo: &gix::Repository) -> Result<Files, StateError> {
+    let bad = git_error("the tree of HEAD");
+    if matches!(head(repo)?, Head::Unborn { .. }) {
+        return Ok(Files::new());
+    }
+    let tree = repo.head_tree_id().map_err(|e| bad(e.to_string()))?;
+    let index = repo.index_from_tree(&tree).map_err(|e| bad(e.to_string()))?;
+    let entries = index.entries().iter();
+    Ok(entries.map(|e| (e.path(&index).to_vec(), (e.mode, e.id))).collect())
+}
+
+/// Compares index entries with what is on disk.
+struct Probe<'a> {
+    top: &'a Path,
+    options: gix::index::entry::stat::Options,
+    file_mode: bool,
+}
+
+impl<'a> Probe<'a> {
+    fn new(repo: &'a gix::Repository) -> Result<Self, StateError> {
+        let bad = git_error("the configuration");
+        let options = repo.stat_options().map_err(|e| bad(e.to_string()))?;
+        let top = repo.workdir().ok_or_else(|| bad("there is no worktree".to_owned()))?;
+        Ok(Self { top, options, file_mode: setting(repo, "core.fileMode", true)? })
+    }
+
+    fn changed(&self, entry: &gix::index::Entry, path: &BStr) -> Result<bool, StateError> {
+        let full = self.top.join(std::ffi::OsStr::from_bytes(path));
+        let meta = match gix::index::fs::Metadata::from_path_no_follow(&full) {
+            Ok(meta) => meta,
+            Err(e) if matches!(e.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => {
+                // Outside a sparse checkout files are absent on purpose.
+                return Ok(!entry.flags.contains(gix::index::entry::Flags::SKIP_WORKTREE));
+            }
+            Err(source) => return Err(StateError::Io { path: full, source }),
+        };
+        if self.mode_differs(entry.mode, &meta) {
+            return Ok(true);
+        }
+        if entry.stat == gix::index::entry::Stat::default() {
+            return bytes_differ(&full, &meta, entry);
+        }
+        let stat = gix::index::entry::Stat::from_fs(&meta)
+            .map_err(|e| git_error("a file's times")(e.to_string()))?;
+        Ok(!entry.stat.matches(&stat, self.options))
+    }
+
+    fn mode_differs(&self, mode: gix::index::entry::Mode, meta: &gix::index::fs::Metadata) -> bool {
+        use gix::index::entry::Mode;
+        if meta.is_symlink() {
+            return mode != Mode::SYMLINK;
+        }
+        if !meta.is_file() {
+            return true;
+        }
+        match mode {
+            Mode::FILE => self.file_mode && meta.is_executable(),
+            Mode::FILE_EXECUTABLE => self.file_mode && !meta.is_executable(),
+            _ => true,
+        }
+    }
+}
+
+fn bytes_differ(
+    path: &Path,
+    meta: &gix::index::fs::Metadata,
+    entry: &gix::index::Entry,
+) -> Result<bool, StateError> {
+    let bad = |source| StateError::Io { path: path.to_owned(), source };
+    let bytes = if meta.is_symlink() {
+        std::fs::read_link(path).map_err(bad)?.into_os_string().as_bytes().to_vec()
+    } else {
+        std::fs::read(path).map_err(bad)?
+    };
+    Ok(hash(Kind::Blob, &bytes) != oid(&entry.id)?)
+}
+
+/// A boolean setting; a value that is none is an error, not the default.
+pub(super) fn setting(
+    repo: &gix::Repository,
+    key: &'static str,
+    default: bool,
+) -> Result<bool, StateError> {
+    let config = repo.config_snapshot();
+    let found = config.try_boolean(key);
+    let found = found.map_err(|e| StateError::Setting { key, why: e.to_string() })?;
+    Ok(found.unwrap_or(default))
+}
+
+fn untracked(
+    repo: &gix::Repository,
+    index: &gix::index::State,
+) -> Result<Vec<Vec<u8>>, StateError> {
+    let bad = git_error("the worktree");
+    let options = repo.dirwalk_options().map_err(|e| bad(e.to_string()))?;
+    let options = options.emit_untracked(gix::dir::walk::EmissionMode::Matching);
+    let mut found = gix::dir::walk::delegate::Collect::default();
+    let never = std::sync::atomic::AtomicBool::new(false);
+    repo.dirwalk(index, None::<&str>, &never, options, &mut found)
+        .map_err(|e| bad(e.to_string()))?;
+    let entries = found.unorded_entries.into_iter();
+    Ok(entries
+        .filter(|(e, _)| matches!(e.status, gix::dir::entry::Status::Untracked))
+        .map(|(e, _)| e.rela_path.to_vec())
+        .collect())
+}
