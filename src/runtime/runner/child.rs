@@ -36,6 +36,10 @@ use std::{
 /// Between two looks at the process table while a tree is being killed.
 const SWEEP_POLL: Duration = Duration::from_millis(5);
 
+/// Signals the runner waits for: news of its children, and every usual way to ask a process to end.
+pub(super) const HEEDED: [Signal; 5] =
+    [Signal::CHILD, Signal::TERM, Signal::INT, Signal::HUP, Signal::QUIT];
+
 /// The hidden command `__runner`: reads its order from stdin, answers on stdout.
 #[must_use]
 pub fn runner_main() -> ExitCode {
@@ -63,8 +67,7 @@ fn serve_order(from: OwnedFd) -> io::Result<Option<Ran>> {
     // Before anything is started and before the record names us: from here on nobody can be lost and
     // no request to end can hit the default action.
     process::become_subreaper()?;
-    let signals =
-        signals::receive(&[Signal::CHILD, Signal::TERM, Signal::INT, Signal::HUP, Signal::QUIT])?;
+    let signals = signals::receive(&HEEDED)?;
     exec::close_on_exec()?;
     let mut from = BufReader::new(File::from(from));
     let mut line = Vec::new();
@@ -207,11 +210,14 @@ impl Tree {
         process::of_pid(pid)?.map_or(Ok(()), started)
     }
 
-    /// Until the main process has ended.
+    /// Until the main process has ended, and at the deadline until its tree has ended or was killed.
     fn watch(&mut self, news: &News<'_>) -> io::Result<()> {
         loop {
-            self.reap()?;
-            if self.ended.is_some() {
+            let children_left = self.reap()?;
+            // The grace is the tree's, not the main process's alone: a shell dies at once of what the
+            // program it started wants to tidy up after.
+            let in_grace = matches!(self.phase, Phase::Grace) && children_left;
+            if self.ended.is_some() && !in_grace {
                 return Ok(());
             }
             if Instant::now() >= self.next {

@@ -10,7 +10,8 @@
 //! What happens when somebody dies or asks:
 //! - the program's main process ends → the rest of the tree is killed, the pipes are emptied, the result is
 //!   written; a grandchild holding a pipe holds up nothing;
-//! - the deadline passes → SIGTERM to the tree, [`limits::GATE_KILL_GRACE_MS`] later SIGKILL;
+//! - the deadline passes → SIGTERM to the tree, [`limits::GATE_KILL_GRACE_MS`] later SIGKILL to what
+//!   is left of it;
 //! - SIGTERM, SIGINT, SIGHUP or SIGQUIT reach the runner → SIGKILL to the tree, `cancelled`;
 //! - the owner dies → the pipe on the runner's stdin ends, SIGKILL to the tree;
 //! - the runner dies → the kernel kills the main process; the rest is found by whoever takes the effect
