@@ -186,6 +186,7 @@ codes! {
     // waiting and checking
     Timeout "timeout" TIME "wait longer with --timeout";
     CanNeverBe "can-never-be" NOT_FOUND "the target ended; the condition cannot become true";
+    SessionFailed "session-failed" NO "the session ended without finishing: start another one";
     NotGoverned "not-governed" NO "see the reason of each commit";
     Internal "internal-error" BROKEN "please report this";
 }

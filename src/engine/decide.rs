@@ -1,0 +1,137 @@
+//! What an input leads to.
+
+use super::{State, ack, policy, session, step::step};
+use crate::{
+    code::Code,
+    domain::{
+        event::{Entity, Event, Recorded, SessionStarted},
+        ids::{PolicyId, SessionId},
+        input::{Covers, Input, Report},
+        policy::PolicySpec,
+        session::EndReason,
+        time::Timestamp,
+    },
+};
+
+/// Why an input is turned down. Nothing happened.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{subject}: {because}")]
+pub struct Refusal {
+    /// The stable code.
+    pub code: Code,
+    /// Whom it concerns.
+    pub subject: String,
+    /// Why, as a fragment.
+    pub because: String,
+}
+
+pub(super) fn refuse(
+    code: Code,
+    subject: &dyn std::fmt::Display,
+    because: impl Into<String>,
+) -> Refusal {
+    Refusal { code, subject: subject.to_string(), because: because.into() }
+}
+
+/// The instant and the place in the journal at which something is decided.
+#[derive(Clone, Copy, Debug)]
+pub struct Now {
+    /// The clock.
+    pub at: Timestamp,
+    /// Number of the next event.
+    pub next_seq: u64,
+}
+
+/// What is to be recorded.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Decision {
+    /// These events, as one batch.
+    Append(Vec<Event>),
+    /// Nothing: event `seq` recorded it before.
+    Already(u64),
+}
+
+/// A batch being made: each event is stepped at once, so that what follows sees it.
+pub(super) struct Draft {
+    state: State,
+    events: Vec<Event>,
+    now: Now,
+}
+
+impl Draft {
+    pub(super) fn state(&self) -> &State {
+        &self.state
+    }
+
+    /// Number of the last event, those of this batch included.
+    pub(super) fn last_seq(&self) -> u64 {
+        self.now.next_seq + self.events.len() as u64 - 1
+    }
+
+    pub(super) fn push(&mut self, event: Event) {
+        let recorded = Recorded {
+            seq: self.last_seq() + 1,
+            at: self.now.at,
+            actor: String::new(),
+            prev: None,
+            engine: super::ENGINE,
+            event,
+        };
+        // An event this machine makes is legal by construction; the enumeration test holds it to that.
+        // Were it not, `ledger` steps again before it writes and turns it down there.
+        if let Ok(stepped) = step(&self.state, &recorded) {
+            self.state = stepped.state;
+        }
+        self.events.push(recorded.event);
+    }
+}
+
+/// Decides what an input leads to.
+///
+/// # Errors
+/// [`Refusal`] names the rule that is in the way; nothing happened.
+pub fn decide(state: &State, input: Input, now: Now) -> Result<Decision, Refusal> {
+    let mut draft = Draft { state: state.clone(), events: Vec::new(), now };
+    match input {
+        Input::SessionAdopted { session, started } => adopt(&mut draft, &session, started),
+        Input::Reported { session, report, key } => {
+            if let Some(seq) = session::report(&mut draft, &session, report, key)? {
+                return Ok(Decision::Already(seq));
+            }
+        }
+        Input::PolicyAsked { policy, spec, covers } => {
+            policy::attach(&mut draft, &policy, spec, covers)?;
+        }
+        Input::CommitAsked { session, started, policy, spec } => {
+            commit(&mut draft, (session, started), &policy, spec)?;
+        }
+        Input::GatesEnded { policy, attempt, run } => {
+            policy::gates_ended(&mut draft, &policy, attempt, run)?;
+        }
+        Input::AckArrived { policy, ack } => ack::arrived(&mut draft, &policy, ack)?,
+        Input::BranchMoved { policy } => policy::branch_moved(&mut draft, &policy)?,
+        Input::LandingImpossible { policy, code, because } => {
+            policy::landing_impossible(&mut draft, &policy, code, because)?;
+        }
+        Input::CancelAsked { policy, because } => policy::cancel(&mut draft, &policy, because)?,
+    }
+    policy::follow_up(&mut draft);
+    Ok(Decision::Append(draft.events))
+}
+
+fn adopt(draft: &mut Draft, id: &SessionId, started: SessionStarted) {
+    let (subject, sessions) = (Entity::Session(id.clone()), vec![id.clone()]);
+    draft.push(Event { subject, sessions, body: started.into() });
+}
+
+fn commit(
+    draft: &mut Draft,
+    (session, started): (SessionId, SessionStarted),
+    policy: &PolicyId,
+    spec: PolicySpec,
+) -> Result<(), Refusal> {
+    adopt(draft, &session, started);
+    let ended = Report::TurnEnd { turn: None, reason: EndReason::Completed };
+    session::report(draft, &session, ended, None)?;
+    policy::attach(draft, policy, spec, Covers::LastAndNext)
+}

@@ -1,0 +1,121 @@
+//! Effects: what the world is asked to do.
+
+use super::State;
+use crate::domain::{
+    ids::PolicyId,
+    policy::{Outcome, Policy, Status},
+};
+
+/// Something for `runtime` to do. Each can be told again from the state alone, so a crash loses none.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Effect {
+    /// Run the gates of this attempt and report how they ended.
+    RunGates {
+        /// Whose.
+        policy: PolicyId,
+        /// Which run; the key of the effect.
+        attempt: u32,
+    },
+    /// End a gate run that nobody wants any more.
+    KillGates {
+        /// Whose.
+        policy: PolicyId,
+        /// Which run.
+        attempt: u32,
+    },
+    /// Write the gate lines of the last attempt into the note of their commit.
+    NoteGates {
+        /// Whose.
+        policy: PolicyId,
+    },
+    /// Move the branch to the candidate.
+    Land {
+        /// Whose.
+        policy: PolicyId,
+    },
+    /// Write the consumed ack lines into the note of the candidate.
+    NoteAcks {
+        /// Whose.
+        policy: PolicyId,
+    },
+}
+
+/// What may be done with an effect in doubt after a crash.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Recovery {
+    /// Done again: the same content, or a compare-and-swap, makes the second time harmless.
+    Repeat,
+    /// Done again under the same key; whoever does it makes sure that the first try is over.
+    Keyed,
+}
+
+impl Effect {
+    /// The recovery class.
+    #[must_use]
+    pub fn recovery(&self) -> Recovery {
+        match self {
+            Self::RunGates { .. } => Recovery::Keyed,
+            Self::KillGates { .. }
+            | Self::NoteGates { .. }
+            | Self::Land { .. }
+            | Self::NoteAcks { .. } => Recovery::Repeat,
+        }
+    }
+
+    /// The policy it is done for.
+    #[must_use]
+    pub fn policy(&self) -> &PolicyId {
+        match self {
+            Self::RunGates { policy, .. }
+            | Self::KillGates { policy, .. }
+            | Self::NoteGates { policy }
+            | Self::Land { policy }
+            | Self::NoteAcks { policy } => policy,
+        }
+    }
+}
+
+/// Name of a gate run: the key of its live file.
+#[must_use]
+pub fn gate_key(policy: &PolicyId, attempt: u32) -> String {
+    format!("gate.{policy}.{attempt}")
+}
+
+/// What is to be done for a policy in this state, whatever was done before.
+#[must_use]
+pub fn due(policy: &Policy) -> Vec<Effect> {
+    let id = || policy.policy_id.clone();
+    let note_gates = (policy.candidate.is_some() || policy.noted_on.is_some())
+        .then(|| Effect::NoteGates { policy: id() });
+    match policy.status {
+        Status::Watching => vec![],
+        Status::Gating => vec![Effect::RunGates { policy: id(), attempt: policy.attempt }],
+        Status::AwaitingAck | Status::Blocked => note_gates.into_iter().collect(),
+        Status::Committing => {
+            note_gates.into_iter().chain([Effect::Land { policy: id() }]).collect()
+        }
+        Status::Cancelled => {
+            let acks = (!policy.acks.is_empty()).then(|| Effect::NoteAcks { policy: id() });
+            note_gates.into_iter().chain(acks).collect()
+        }
+        Status::Done => {
+            let landed = policy.outcome == Some(Outcome::Committed);
+            let acks =
+                (landed && !policy.acks.is_empty()).then(|| Effect::NoteAcks { policy: id() });
+            note_gates.into_iter().chain(acks).collect()
+        }
+    }
+}
+
+/// The effects of moving a policy from one state to another.
+pub(super) fn of_change(before: Option<&Policy>, after: &State, policy: &PolicyId) -> Vec<Effect> {
+    let Some(now) = after.policies.get(policy) else { return vec![] };
+    let mut effects = Vec::new();
+    if let Some(was) = before {
+        if was.status == Status::Gating && now.status == Status::Cancelled {
+            effects.push(Effect::KillGates { policy: policy.clone(), attempt: was.attempt });
+        }
+    }
+    effects.extend(due(now));
+    effects
+}

@@ -1,0 +1,314 @@
+//! The policy machine: attach, gates, landing, cancel, and what its events change.
+
+use super::{
+    decide::{Draft, Refusal, refuse},
+    state::Member,
+    step::Illegal,
+};
+use crate::{
+    code::Code,
+    domain::{
+        event::{
+            Body, CommitReady, Committed, Entity, Event, GatePassed, GatingStarted, PolicyAttached,
+            PolicyCancelled, PolicyFailed, Recorded,
+        },
+        gate::GateResult,
+        ids::PolicyId,
+        input::{Covers, GateRun, RunEnd},
+        policy::{Outcome, Policy, PolicySpec, Status, Then},
+        session::{Session, Turn},
+    },
+};
+
+/// The policy after one of its events.
+pub(super) fn apply(
+    before: Option<&Policy>,
+    id: &PolicyId,
+    recorded: &Recorded,
+) -> Result<Policy, Illegal> {
+    let body = &recorded.event.body;
+    let Some(before) = before else {
+        return match body {
+            Body::PolicyAttached(e) => Ok(attached(id, recorded, &e.spec)),
+            _ => Err(illegal(id, body, "unknown")),
+        };
+    };
+    let mut policy = before.clone();
+    policy.last = recorded.seq;
+    transition(&mut policy, body, recorded)
+        .map_err(|()| illegal(id, body, before.status.as_str()))?;
+    if policy.status != before.status {
+        policy.since = recorded.at;
+    }
+    if policy.status != Status::Watching {
+        policy.pending.clear();
+        policy.stalled_by.clear();
+    }
+    Ok(policy)
+}
+
+fn illegal(id: &PolicyId, body: &Body, state: &str) -> Illegal {
+    Illegal { kind: body.kind(), subject: id.to_string(), state: state.to_owned() }
+}
+
+/// The table of states and events; what is not in it cannot happen.
+fn transition(policy: &mut Policy, body: &Body, recorded: &Recorded) -> Result<(), ()> {
+    use Status::{AwaitingAck, Blocked, Cancelled, Committing, Done, Gating, Watching};
+    match (policy.status, body) {
+        (Watching, Body::GatingStarted(e)) if e.attempt == policy.attempt + 1 => {
+            policy.status = Gating;
+            policy.attempt = e.attempt;
+        }
+        (Gating, Body::GatePassed(e)) if policy.candidate.is_none() => passed(policy, e),
+        (Gating, Body::CommitReady(e)) if policy.spec.then == Then::Commit => {
+            policy.candidate = Some(e.candidate);
+            policy.request_seq = Some(recorded.seq);
+            policy.status = if e.ack { AwaitingAck } else { Committing };
+        }
+        (AwaitingAck, Body::PolicyAcked(e)) => {
+            policy.acks.push(e.ack.clone());
+            match e.ack.decision {
+                crate::domain::ack::Decision::Approve => policy.status = Committing,
+                crate::domain::ack::Decision::Reject => {
+                    policy.status = Cancelled;
+                    policy.reason = Some("rejected".to_owned());
+                }
+            }
+        }
+        (AwaitingAck, Body::AckRefused(_)) => {}
+        (Committing, Body::Committed(e)) => {
+            policy.status = Done;
+            policy.outcome = Some(Outcome::Committed);
+            policy.commit_sha = Some(e.commit);
+        }
+        (Watching | Gating | AwaitingAck | Committing, Body::PolicyFailed(e)) => failed(policy, e),
+        (Watching | Gating | AwaitingAck, Body::PolicyCancelled(e)) => {
+            policy.status = Cancelled;
+            policy.reason = Some("cancelled".to_owned());
+            policy.because.clone_from(&e.because);
+        }
+        (Watching | Gating | AwaitingAck | Committing | Done | Blocked | Cancelled, _) => {
+            return Err(());
+        }
+    }
+    Ok(())
+}
+
+fn attached(id: &PolicyId, recorded: &Recorded, spec: &PolicySpec) -> Policy {
+    Policy {
+        policy_id: id.clone(),
+        spec: spec.clone(),
+        status: Status::Watching,
+        generation: 1,
+        attempt: 0,
+        pending: vec![],
+        stalled_by: vec![],
+        results: vec![],
+        noted_on: None,
+        reason: None,
+        because: None,
+        candidate: None,
+        request_seq: None,
+        acks: vec![],
+        commit_sha: None,
+        outcome: None,
+        since: recorded.at,
+        last: recorded.seq,
+    }
+}
+
+fn passed(policy: &mut Policy, event: &GatePassed) {
+    policy.results.clone_from(&event.results);
+    policy.noted_on = event.noted_on;
+    if let Some(outcome) = event.outcome {
+        policy.status = Status::Done;
+        policy.outcome = Some(outcome);
+    }
+}
+
+fn failed(policy: &mut Policy, event: &PolicyFailed) {
+    policy.status = Status::Blocked;
+    policy.reason = Some(event.reason.clone());
+    policy.because.clone_from(&event.because);
+    if let Some(results) = &event.results {
+        policy.results.clone_from(results);
+        policy.noted_on = event.noted_on;
+    }
+}
+
+fn emit(draft: &mut Draft, policy: &Policy, body: Body) {
+    draft.push(Event {
+        subject: Entity::Policy(policy.policy_id.clone()),
+        sessions: policy.spec.session_ids.clone(),
+        body,
+    });
+}
+
+/// Decides an attach.
+pub(super) fn attach(
+    draft: &mut Draft,
+    id: &PolicyId,
+    mut spec: PolicySpec,
+    covers: Covers,
+) -> Result<(), Refusal> {
+    let mut base = 0;
+    for member in &spec.session_ids {
+        let Some(session) = draft.state().sessions.get(member) else {
+            return Err(refuse(Code::NoSuchSession, member, "no session has this id here"));
+        };
+        if session.is_exited() && (covers == Covers::Next || session.finished_at().is_none()) {
+            return Err(refuse(Code::Terminal, member, "the session has exited"));
+        }
+        base = base.max(base_for(session, covers, draft.last_seq()));
+    }
+    spec.base = base;
+    let sessions = spec.session_ids.clone();
+    let body = PolicyAttached { spec }.into();
+    draft.push(Event { subject: Entity::Policy(id.clone()), sessions, body });
+    Ok(())
+}
+
+/// What was there before counts only when the session is idle after it: a running turn ends later anyway.
+fn base_for(session: &Session, covers: Covers, last_seq: u64) -> u64 {
+    match covers {
+        Covers::After(seq) => seq,
+        Covers::Next => last_seq,
+        Covers::LastAndNext => match session.turn_state {
+            Turn::Ended { seq, .. } => seq - 1,
+            Turn::None | Turn::Running if session.is_exited() => session.exit_seq - 1,
+            Turn::None | Turn::Running => last_seq,
+        },
+    }
+}
+
+/// What follows by itself: a watching policy whose members are finished is gated, one that can never be is blocked.
+pub(super) fn follow_up(draft: &mut Draft) {
+    let watching: Vec<Policy> =
+        draft.state().policies.values().filter(|p| p.status == Status::Watching).cloned().collect();
+    for policy in watching {
+        let members: Vec<Member> = policy
+            .spec
+            .session_ids
+            .iter()
+            .map(|s| draft.state().member(s, policy.spec.base))
+            .collect();
+        if members.iter().all(|m| *m == Member::Finished) {
+            emit(draft, &policy, GatingStarted { attempt: policy.attempt + 1 }.into());
+        } else if members.contains(&Member::Gone) {
+            let because = "the session exited without finishing its turn".to_owned();
+            fail(draft, &policy, Code::SessionFailed, Some(because));
+        }
+    }
+}
+
+pub(super) fn fail(draft: &mut Draft, policy: &Policy, code: Code, because: Option<String>) {
+    let reason = code.as_str().to_owned();
+    emit(
+        draft,
+        policy,
+        PolicyFailed { reason, because, results: None, voided: 0, noted_on: None }.into(),
+    );
+}
+
+/// Decides what the end of a gate run leads to.
+pub(super) fn gates_ended(
+    draft: &mut Draft,
+    id: &PolicyId,
+    attempt: u32,
+    run: GateRun,
+) -> Result<(), Refusal> {
+    let policy = load(draft, id)?;
+    if policy.status != Status::Gating || policy.attempt != attempt {
+        let because = format!("it is {}, not in gate run {attempt}", policy.status.as_str());
+        return Err(refuse(Code::Terminal, id, because));
+    }
+    let GateRun { results, voided, noted_on, end } = run;
+    let pass = |results: Vec<GateResult>, outcome| {
+        Body::from(GatePassed { attempt, results, voided, outcome, noted_on })
+    };
+    match end {
+        RunEnd::Green => emit(draft, &policy, pass(results, Some(Outcome::Passed))),
+        RunEnd::NoChange => emit(draft, &policy, pass(results, Some(Outcome::NoOp))),
+        RunEnd::Ready(candidate) => {
+            emit(draft, &policy, pass(results, None));
+            let ack = policy.spec.commit.as_ref().is_none_or(|c| c.require_human_ack);
+            emit(draft, &policy, CommitReady { candidate, ack }.into());
+        }
+        RunEnd::Red { code, because } | RunEnd::Broken { code, because } => {
+            let reason = code.as_str().to_owned();
+            let results = Some(results);
+            emit(
+                draft,
+                &policy,
+                PolicyFailed { reason, because, results, voided, noted_on }.into(),
+            );
+        }
+    }
+    Ok(())
+}
+
+/// Decides that the branch holds the candidate.
+pub(super) fn branch_moved(draft: &mut Draft, id: &PolicyId) -> Result<(), Refusal> {
+    let policy = load(draft, id)?;
+    match (policy.status, policy.candidate, &policy.spec.commit) {
+        (Status::Committing, Some(candidate), Some(commit)) => {
+            let body = Committed { commit: candidate.commit, branch: commit.branch.clone() };
+            emit(draft, &policy, body.into());
+            Ok(())
+        }
+        _ => Err(not_in(&policy, Status::Committing)),
+    }
+}
+
+/// Decides that the candidate can not land.
+pub(super) fn landing_impossible(
+    draft: &mut Draft,
+    id: &PolicyId,
+    code: Code,
+    because: String,
+) -> Result<(), Refusal> {
+    let policy = load(draft, id)?;
+    match policy.status {
+        Status::Committing | Status::AwaitingAck => {
+            fail(draft, &policy, code, Some(because));
+            Ok(())
+        }
+        Status::Watching | Status::Gating | Status::Done | Status::Blocked | Status::Cancelled => {
+            Err(not_in(&policy, Status::Committing))
+        }
+    }
+}
+
+/// Decides a cancel.
+pub(super) fn cancel(
+    draft: &mut Draft,
+    id: &PolicyId,
+    because: Option<String>,
+) -> Result<(), Refusal> {
+    let policy = load(draft, id)?;
+    match policy.status {
+        Status::Watching | Status::Gating | Status::AwaitingAck => {
+            emit(draft, &policy, PolicyCancelled { because }.into());
+            Ok(())
+        }
+        Status::Committing => {
+            Err(refuse(Code::Committing, id, "it was approved and is being landed"))
+        }
+        Status::Done | Status::Blocked | Status::Cancelled => Err(terminal(&policy)),
+    }
+}
+
+pub(super) fn load(draft: &Draft, id: &PolicyId) -> Result<Policy, Refusal> {
+    let found = draft.state().policies.get(id).cloned();
+    found.ok_or_else(|| refuse(Code::NoSuchPolicy, id, "no policy has this id here"))
+}
+
+pub(super) fn terminal(policy: &Policy) -> Refusal {
+    let because = format!("the policy is {}", policy.status.as_str());
+    refuse(Code::Terminal, &policy.policy_id, because)
+}
+
+fn not_in(policy: &Policy, wanted: Status) -> Refusal {
+    let because = format!("the policy is {}, not {}", policy.status.as_str(), wanted.as_str());
+    refuse(Code::Terminal, &policy.policy_id, because)
+}

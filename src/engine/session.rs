@@ -1,0 +1,281 @@
+//! The session machine: what a report means, and what its events change.
+
+use super::{
+    decide::{Draft, Refusal, refuse},
+    step::Illegal,
+};
+use crate::{
+    code::Code,
+    domain::{
+        event::{
+            Body, CommandDone, Entity, Event, InputAnswered, InputAwaited, Recorded, SessionExited,
+            TurnEnded, TurnStarted,
+        },
+        ids::{PolicyId, SessionId},
+        input::Report,
+        session::{EndReason, Exit, OpenRequest, Process, SeenKey, Session, Turn},
+    },
+    limits,
+};
+
+/// The session after one of its events.
+pub(super) fn apply(
+    before: Option<&Session>,
+    id: &SessionId,
+    recorded: &Recorded,
+) -> Result<Session, Illegal> {
+    let body = &recorded.event.body;
+    let illegal = |state: &str| {
+        Err(Illegal { kind: body.kind(), subject: id.to_string(), state: state.to_owned() })
+    };
+    let Some(before) = before else {
+        return match body {
+            Body::SessionStarted(_) => Ok(started(id, recorded, body)),
+            _ => illegal("unknown"),
+        };
+    };
+    if before.is_exited() {
+        return illegal("exited");
+    }
+    let mut session = before.clone();
+    session.last = recorded.seq;
+    match body {
+        Body::TurnStarted(e) if before.turn_state != Turn::Running && e.turn == before.turn + 1 => {
+            session.turn = e.turn;
+            session.turn_state = Turn::Running;
+            session.open_requests.clear();
+        }
+        Body::TurnEnded(e) if e.turn == before.turn && before.turn_state == Turn::Running => {
+            end_turn(&mut session, e, recorded.seq);
+        }
+        Body::TurnEnded(e) if e.turn == before.turn + 1 && before.turn_state != Turn::Running => {
+            end_turn(&mut session, e, recorded.seq);
+        }
+        Body::InputAwaited(e) => add_requests(&mut session.open_requests, &e.requests),
+        Body::InputAnswered(e) => match &e.id {
+            Some(id) => session.open_requests.retain(|r| r.id != *id),
+            None => session.open_requests.clear(),
+        },
+        Body::SessionExited(e) => {
+            session.process = Process::Exited(e.exit.clone());
+            session.exit_seq = recorded.seq;
+            session.open_requests.clear();
+        }
+        Body::CommandDone(_) => {}
+        Body::TurnStarted(_) | Body::TurnEnded(_) => return illegal("in another turn"),
+        Body::SessionStarted(_) => return illegal("started"),
+        Body::PolicyAttached(_)
+        | Body::GatingStarted(_)
+        | Body::GatePassed(_)
+        | Body::PolicyFailed(_)
+        | Body::CommitReady(_)
+        | Body::PolicyAcked(_)
+        | Body::Committed(_)
+        | Body::PolicyCancelled(_)
+        | Body::AckRefused(_)
+        | Body::Recovered(_) => return illegal("a session"),
+    }
+    remember(&mut session, body, recorded.seq);
+    Ok(session)
+}
+
+fn started(id: &SessionId, recorded: &Recorded, body: &Body) -> Session {
+    let mut session = Session {
+        session_id: id.clone(),
+        label: None,
+        worktree: String::new(),
+        cwd: String::new(),
+        base: None,
+        own: false,
+        process: Process::Unknown,
+        exit_seq: 0,
+        turn: 0,
+        turn_state: Turn::None,
+        open_requests: vec![],
+        policies: vec![],
+        keys: vec![],
+        since: recorded.at,
+        last: recorded.seq,
+    };
+    if let Body::SessionStarted(e) = body {
+        session.label.clone_from(&e.label);
+        session.worktree.clone_from(&e.worktree);
+        session.cwd.clone_from(&e.cwd);
+        session.base = e.base;
+        session.own = e.own;
+    }
+    session
+}
+
+fn end_turn(session: &mut Session, event: &TurnEnded, seq: u64) {
+    session.turn = event.turn;
+    session.turn_state = Turn::Ended { reason: event.reason, inferred: event.inferred, seq };
+}
+
+fn add_requests(open: &mut Vec<OpenRequest>, new: &[OpenRequest]) {
+    for request in new {
+        open.retain(|r| r.id != request.id);
+        open.push(request.clone());
+    }
+}
+
+fn key_of(body: &Body) -> Option<&String> {
+    match body {
+        Body::TurnStarted(e) => e.key.as_ref(),
+        Body::TurnEnded(e) => e.key.as_ref(),
+        Body::InputAwaited(e) => e.key.as_ref(),
+        Body::InputAnswered(e) => e.key.as_ref(),
+        Body::SessionExited(e) => e.key.as_ref(),
+        Body::CommandDone(e) => e.key.as_ref(),
+        Body::SessionStarted(_)
+        | Body::PolicyAttached(_)
+        | Body::GatingStarted(_)
+        | Body::GatePassed(_)
+        | Body::PolicyFailed(_)
+        | Body::CommitReady(_)
+        | Body::PolicyAcked(_)
+        | Body::Committed(_)
+        | Body::PolicyCancelled(_)
+        | Body::AckRefused(_)
+        | Body::Recovered(_) => None,
+    }
+}
+
+fn remember(session: &mut Session, body: &Body, seq: u64) {
+    if let Some(key) = key_of(body) {
+        session.keys.push(SeenKey { key: key.clone(), seq });
+        let over = session.keys.len().saturating_sub(limits::KEYS_PER_SESSION);
+        session.keys.drain(..over);
+    }
+}
+
+/// A policy of this session is over: forget it, and with it a session made for it alone.
+pub(super) fn release(session: &mut Session, policy: &PolicyId, recorded: &Recorded) {
+    session.policies.retain(|p| p != policy);
+    if session.own && session.policies.is_empty() {
+        session.process = Process::Exited(Exit::Unknown);
+        session.exit_seq = recorded.seq;
+    }
+}
+
+/// Decides what a report means. `Ok(Some(seq))`: it was recorded before, as event `seq`.
+pub(super) fn report(
+    draft: &mut Draft,
+    id: &SessionId,
+    report: Report,
+    key: Option<String>,
+) -> Result<Option<u64>, Refusal> {
+    let Some(session) = draft.state().sessions.get(id).cloned() else {
+        return Err(refuse(Code::NoSuchSession, id, "no session has this id here"));
+    };
+    if let Some(key) = &key {
+        if let Some(seen) = session.keys.iter().find(|k| k.key == *key) {
+            return Ok(Some(seen.seq));
+        }
+    }
+    if session.is_exited() {
+        return Err(refuse(Code::Terminal, id, "the session has exited"));
+    }
+    match report {
+        Report::TurnStart { turn } => return turn_start(draft, &session, turn, key),
+        Report::TurnEnd { turn, reason } => return turn_end(draft, &session, turn, (reason, key)),
+        Report::AwaitingInput { requests } => {
+            emit(draft, id, InputAwaited { requests, key }.into());
+        }
+        Report::InputAnswered { id: request } => {
+            answered(&session, request.as_deref())?;
+            emit(draft, id, InputAnswered { id: request, key }.into());
+        }
+        Report::Exited { exit } => {
+            if session.turn_state == Turn::Running {
+                infer_end(draft, &session);
+            }
+            emit(draft, id, SessionExited { exit, key }.into());
+        }
+        Report::CommandDone { argv, code } => {
+            emit(draft, id, CommandDone { argv, code, key }.into());
+        }
+    }
+    Ok(None)
+}
+
+fn emit(draft: &mut Draft, id: &SessionId, body: Body) {
+    draft.push(Event { subject: Entity::Session(id.clone()), sessions: vec![id.clone()], body });
+}
+
+fn infer_end(draft: &mut Draft, session: &Session) {
+    let (turn, reason) = (session.turn, EndReason::Unknown);
+    emit(draft, &session.session_id, TurnEnded { turn, reason, inferred: true, key: None }.into());
+}
+
+fn answered(session: &Session, request: Option<&str>) -> Result<(), Refusal> {
+    let known = match request {
+        Some(id) => session.open_requests.iter().any(|r| r.id == id),
+        None => !session.open_requests.is_empty(),
+    };
+    if known {
+        return Ok(());
+    }
+    let because = format!("request '{}' is not open", request.unwrap_or("any"));
+    Err(refuse(Code::NoSuchRequest, &session.session_id, because))
+}
+
+fn turn_start(
+    draft: &mut Draft,
+    session: &Session,
+    turn: Option<u64>,
+    key: Option<String>,
+) -> Result<Option<u64>, Refusal> {
+    let id = &session.session_id;
+    if let Some(asked) = turn {
+        if asked == session.turn && session.turn > 0 {
+            return Ok(Some(session.last));
+        }
+        check_turn(session, asked, session.turn + 1)?;
+    }
+    if session.turn_state == Turn::Running {
+        infer_end(draft, session);
+    }
+    emit(draft, id, TurnStarted { turn: session.turn + 1, key }.into());
+    Ok(None)
+}
+
+fn turn_end(
+    draft: &mut Draft,
+    session: &Session,
+    turn: Option<u64>,
+    (reason, key): (EndReason, Option<String>),
+) -> Result<Option<u64>, Refusal> {
+    let open = match session.turn_state {
+        Turn::Running => session.turn,
+        Turn::None | Turn::Ended { .. } => session.turn + 1,
+    };
+    if let Some(asked) = turn {
+        if let Turn::Ended { seq, .. } = session.turn_state {
+            if asked == session.turn {
+                return Ok(Some(seq));
+            }
+        }
+        check_turn(session, asked, open)?;
+    }
+    let ended = TurnEnded { turn: open, reason, inferred: false, key };
+    emit(draft, &session.session_id, ended.into());
+    Ok(None)
+}
+
+fn check_turn(session: &Session, asked: u64, expected: u64) -> Result<(), Refusal> {
+    let id = &session.session_id;
+    match asked.cmp(&expected) {
+        std::cmp::Ordering::Equal => Ok(()),
+        std::cmp::Ordering::Less => Err(refuse(
+            Code::TurnOver,
+            id,
+            format!("turn {asked} is over, turn {expected} is next"),
+        )),
+        std::cmp::Ordering::Greater => Err(refuse(
+            Code::TurnGap,
+            id,
+            format!("turn {asked} has not begun, turn {expected} is next"),
+        )),
+    }
+}

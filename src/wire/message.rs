@@ -1,0 +1,337 @@
+//! Journal commit messages: an event as text that plain `git log` shows and this program reads back.
+//!
+//! Contract: the subject line and the prose are for people; the trailers are the event. `Data` is one line of
+//! JSON with what the trailers do not say. Kinds this version does not know stay readable as [`Message`].
+
+use super::sentence::sentence;
+use crate::domain::{
+    event::{Body, Entity, Event, Kind, Recorded},
+    gate::Verdict,
+    ids::{PolicyId, SessionId},
+    time::Timestamp,
+};
+use serde_json::{Map, Value};
+
+/// Version of the journal format, in the first commit of a segment.
+pub const FORMAT: u64 = 1;
+
+/// A journal message as it was read, whether or not its kind is known.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Message {
+    /// First line.
+    pub subject: String,
+    /// Event number.
+    pub seq: u64,
+    /// `family:name`.
+    pub kind: String,
+    /// Sessions concerned.
+    pub sessions: Vec<SessionId>,
+    /// Policy concerned.
+    pub policy: Option<PolicyId>,
+    /// Previous event of the same entity.
+    pub prev: Option<u64>,
+    /// When.
+    pub at: Timestamp,
+    /// Who recorded it.
+    pub actor: String,
+    /// Version of the state machine.
+    pub engine: u32,
+    /// Repository id, in the first commit of a segment.
+    pub repo: Option<String>,
+    /// Format version, in the first commit of a segment.
+    pub format: Option<u64>,
+    /// Everything else the event says, trailers included.
+    pub data: Map<String, Value>,
+}
+
+/// A commit message that is no journal message.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum BadMessage {
+    /// Not text.
+    #[error("not UTF-8")]
+    Text,
+    /// A trailer is missing.
+    #[error("no {0} trailer")]
+    Missing(&'static str),
+    /// A trailer says nothing sensible.
+    #[error("{0} trailer cannot be read: '{1}'")]
+    Bad(&'static str, String),
+    /// A trailer stands twice.
+    #[error("{0} trailer twice")]
+    Twice(&'static str),
+    /// The data do not fit the kind.
+    #[error("the data do not fit {kind}: {why}")]
+    Data {
+        /// The kind.
+        kind: String,
+        /// What the reader says.
+        why: String,
+    },
+}
+
+/// Writes the message of an event. `repo` is given for the first event of a segment.
+///
+/// # Errors
+/// The event cannot be written as JSON.
+pub fn encode(recorded: &Recorded, repo: Option<&str>) -> Result<Vec<u8>, BadMessage> {
+    let body = &recorded.event.body;
+    let kind = body.kind().as_str();
+    let mut data = data_of(body)?;
+    let mut text = format!("{kind} {}: {}\n\n", recorded.event.subject, sentence(body));
+    let mut trailer = |name: &str, value: &dyn std::fmt::Display| {
+        text.push_str(&format!("{name}: {value}\n"));
+    };
+    if let Some(repo) = repo {
+        trailer("Repo", &repo);
+        trailer("Format", &FORMAT);
+    }
+    trailer("Seq", &recorded.seq);
+    trailer("Kind", &kind);
+    for session in &recorded.event.sessions {
+        trailer("Session", session);
+    }
+    if let Entity::Policy(policy) = &recorded.event.subject {
+        trailer("Policy", policy);
+    }
+    if let Some(turn) = data.shift_remove("turn") {
+        trailer("Turn", &turn);
+    }
+    if let Some(verdict) = verdict_of(body) {
+        trailer("Verdict", &verdict.as_str());
+    }
+    if names_candidate(body.kind()) {
+        if let Some(Value::String(candidate)) = data.shift_remove("commit") {
+            trailer("Candidate", &candidate);
+        }
+    }
+    if let Some(prev) = recorded.prev {
+        trailer("Prev", &prev);
+    }
+    trailer("At", &recorded.at);
+    trailer("Actor", &recorded.actor);
+    trailer("Engine", &recorded.engine);
+    trailer("Data", &Value::Object(data));
+    Ok(text.into_bytes())
+}
+
+fn data_of(body: &Body) -> Result<Map<String, Value>, BadMessage> {
+    let bad = |why: String| BadMessage::Data { kind: body.kind().as_str().to_owned(), why };
+    match serde_json::to_value(body).map_err(|e| bad(e.to_string()))? {
+        Value::Object(map) => Ok(map),
+        other => Err(bad(format!("not an object: {other}"))),
+    }
+}
+
+fn names_candidate(kind: Kind) -> bool {
+    matches!(kind, Kind::CommitReady | Kind::Committed)
+}
+
+fn verdict_of(body: &Body) -> Option<Verdict> {
+    match body {
+        Body::GatePassed(_) => Some(Verdict::Pass),
+        Body::PolicyFailed(e) => e.results.as_ref()?.last().map(|r| r.verdict),
+        Body::SessionStarted(_)
+        | Body::TurnStarted(_)
+        | Body::TurnEnded(_)
+        | Body::InputAwaited(_)
+        | Body::InputAnswered(_)
+        | Body::SessionExited(_)
+        | Body::CommandDone(_)
+        | Body::PolicyAttached(_)
+        | Body::GatingStarted(_)
+        | Body::CommitReady(_)
+        | Body::PolicyAcked(_)
+        | Body::Committed(_)
+        | Body::PolicyCancelled(_)
+        | Body::AckRefused(_)
+        | Body::Recovered(_) => None,
+    }
+}
+
+/// Reads a message of any kind.
+///
+/// # Errors
+/// [`BadMessage`] names the first trailer that is wrong.
+pub fn decode(bytes: &[u8]) -> Result<Message, BadMessage> {
+    let text = std::str::from_utf8(bytes).map_err(|_| BadMessage::Text)?;
+    let (head, block) =
+        text.trim_end_matches('\n').rsplit_once("\n\n").ok_or(BadMessage::Missing("Seq"))?;
+    let fields = Fields(block.lines().filter_map(|l| l.split_once(": ")).collect());
+    let mut data = match fields.one("Data")? {
+        Some(json) => serde_json::from_str(json)
+            .map_err(|_| BadMessage::Bad("Data", json.chars().take(80).collect()))?,
+        None => Map::new(),
+    };
+    if let Some(turn) = fields.parsed::<u64>("Turn")? {
+        data.insert("turn".to_owned(), turn.into());
+    }
+    if let Some(candidate) = fields.one("Candidate")? {
+        data.insert("commit".to_owned(), candidate.into());
+    }
+    let sessions: Result<Vec<SessionId>, BadMessage> = fields
+        .all("Session")
+        .map(|s| s.parse().map_err(|_| BadMessage::Bad("Session", s.to_owned())))
+        .collect();
+    Ok(Message {
+        subject: head.lines().next().unwrap_or_default().to_owned(),
+        seq: fields.required("Seq")?,
+        kind: fields.required("Kind")?,
+        sessions: sessions?,
+        policy: fields.parsed("Policy")?,
+        prev: fields.parsed("Prev")?,
+        at: fields.required("At")?,
+        actor: fields.required("Actor")?,
+        engine: fields.required("Engine")?,
+        repo: fields.one("Repo")?.map(str::to_owned),
+        format: fields.parsed("Format")?,
+        data,
+    })
+}
+
+/// Trailers in the order they stand.
+struct Fields<'a>(Vec<(&'a str, &'a str)>);
+
+impl<'a> Fields<'a> {
+    fn all(&self, name: &str) -> impl Iterator<Item = &'a str> {
+        self.0.iter().filter(move |(n, _)| *n == name).map(|(_, v)| *v)
+    }
+
+    fn one(&self, name: &'static str) -> Result<Option<&'a str>, BadMessage> {
+        let mut values = self.all(name);
+        match (values.next(), values.next()) {
+            (value, None) => Ok(value),
+            (_, Some(_)) => Err(BadMessage::Twice(name)),
+        }
+    }
+
+    fn parsed<T: std::str::FromStr>(&self, name: &'static str) -> Result<Option<T>, BadMessage> {
+        let Some(text) = self.one(name)? else { return Ok(None) };
+        text.parse().map(Some).map_err(|_| BadMessage::Bad(name, text.to_owned()))
+    }
+
+    fn required<T: std::str::FromStr>(&self, name: &'static str) -> Result<T, BadMessage> {
+        self.parsed(name)?.ok_or(BadMessage::Missing(name))
+    }
+}
+
+impl Message {
+    /// The event, when this version knows its kind.
+    ///
+    /// # Errors
+    /// The data do not fit the kind.
+    pub fn recorded(&self) -> Result<Option<Recorded>, BadMessage> {
+        let Some(kind) = Kind::parse(&self.kind) else { return Ok(None) };
+        let body = body_of(kind, Value::Object(self.data.clone()))
+            .map_err(|e| BadMessage::Data { kind: self.kind.clone(), why: e.to_string() })?;
+        let subject = match (&self.policy, self.sessions.first(), kind) {
+            (_, _, Kind::Recovered) => Entity::Journal,
+            (Some(policy), _, _) => Entity::Policy(policy.clone()),
+            (None, Some(session), _) => Entity::Session(session.clone()),
+            (None, None, _) => return Err(BadMessage::Missing("Session")),
+        };
+        let event = Event { subject, sessions: self.sessions.clone(), body };
+        Ok(Some(Recorded {
+            seq: self.seq,
+            at: self.at,
+            actor: self.actor.clone(),
+            prev: self.prev,
+            engine: self.engine,
+            event,
+        }))
+    }
+}
+
+fn body_of(kind: Kind, data: Value) -> Result<Body, serde_json::Error> {
+    Ok(match kind {
+        Kind::SessionStarted => Body::SessionStarted(serde_json::from_value(data)?),
+        Kind::TurnStarted => Body::TurnStarted(serde_json::from_value(data)?),
+        Kind::TurnEnded => Body::TurnEnded(serde_json::from_value(data)?),
+        Kind::InputAwaited => Body::InputAwaited(serde_json::from_value(data)?),
+        Kind::InputAnswered => Body::InputAnswered(serde_json::from_value(data)?),
+        Kind::SessionExited => Body::SessionExited(serde_json::from_value(data)?),
+        Kind::CommandDone => Body::CommandDone(serde_json::from_value(data)?),
+        Kind::PolicyAttached => Body::PolicyAttached(serde_json::from_value(data)?),
+        Kind::GatingStarted => Body::GatingStarted(serde_json::from_value(data)?),
+        Kind::GatePassed => Body::GatePassed(serde_json::from_value(data)?),
+        Kind::PolicyFailed => Body::PolicyFailed(serde_json::from_value(data)?),
+        Kind::CommitReady => Body::CommitReady(serde_json::from_value(data)?),
+        Kind::PolicyAcked => Body::PolicyAcked(serde_json::from_value(data)?),
+        Kind::Committed => Body::Committed(serde_json::from_value(data)?),
+        Kind::PolicyCancelled => Body::PolicyCancelled(serde_json::from_value(data)?),
+        Kind::AckRefused => Body::AckRefused(serde_json::from_value(data)?),
+        Kind::Recovered => Body::Recovered(serde_json::from_value(data)?),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::domain::{
+        event::{Committed, TurnEnded},
+        session::EndReason,
+    };
+
+    fn recorded(subject: Entity, body: Body) -> Recorded {
+        Recorded {
+            seq: 7,
+            at: Timestamp::from_ms(1_700_000_000_000),
+            actor: "cli".into(),
+            prev: Some(3),
+            engine: 1,
+            event: Event {
+                subject,
+                sessions: vec!["ses_01arz3ndektsv4rrffq69g5fav".parse().unwrap()],
+                body,
+            },
+        }
+    }
+
+    #[test]
+    fn a_turn_end_reads_as_a_story_and_reads_back() {
+        let body = TurnEnded { turn: 2, reason: EndReason::Completed, inferred: false, key: None };
+        let event = recorded(
+            Entity::Session("ses_01arz3ndektsv4rrffq69g5fav".parse().unwrap()),
+            body.into(),
+        );
+        let bytes = encode(&event, Some("abc")).unwrap();
+        assert_eq!(
+            String::from_utf8(bytes.clone()).unwrap(),
+            "session:turn-end ses_01arz3ndektsv4rrffq69g5fav: turn 2 ended: completed\n\n\
+             Repo: abc\nFormat: 1\nSeq: 7\nKind: session:turn-end\n\
+             Session: ses_01arz3ndektsv4rrffq69g5fav\nTurn: 2\nPrev: 3\n\
+             At: 2023-11-14T22:13:20.000Z\nActor: cli\nEngine: 1\nData: {\"reason\":\"completed\"}\n"
+        );
+        let message = decode(&bytes).unwrap();
+        assert_eq!(message.repo.as_deref(), Some("abc"));
+        assert_eq!(message.recorded().unwrap(), Some(event));
+    }
+
+    #[test]
+    fn a_candidate_is_a_trailer() {
+        let commit = "0123456789abcdef0123456789abcdef01234567".parse().unwrap();
+        let body = Committed { commit, branch: "refs/heads/main".into() };
+        let event = recorded(
+            Entity::Policy("pol_01arz3ndektsv4rrffq69g5fav".parse().unwrap()),
+            body.into(),
+        );
+        let bytes = encode(&event, None).unwrap();
+        assert!(String::from_utf8_lossy(&bytes).contains(&format!("\nCandidate: {commit}\n")));
+        assert_eq!(decode(&bytes).unwrap().recorded().unwrap(), Some(event));
+    }
+
+    #[test]
+    fn an_unknown_kind_stays_readable() {
+        let text = b"x:y z: w\n\nSeq: 1\nKind: x:y\nAt: 2023-11-14T22:13:20.000Z\nActor: cli\nEngine: 9\nData: {\"a\":1}\n";
+        let message = decode(text).unwrap();
+        assert_eq!(message.kind, "x:y");
+        assert_eq!(message.recorded(), Ok(None));
+    }
+
+    #[test]
+    fn doubled_and_missing_trailers_are_refused() {
+        let twice = b"x:y z: w\n\nSeq: 1\nSeq: 2\nKind: x:y\nAt: 2023-11-14T22:13:20.000Z\nActor: cli\nEngine: 1\n";
+        assert_eq!(decode(twice), Err(BadMessage::Twice("Seq")));
+        let missing = b"x:y z: w\n\nSeq: 1\n";
+        assert_eq!(decode(missing), Err(BadMessage::Missing("Kind")));
+    }
+}
