@@ -1,0 +1,83 @@
+//! The repository id: the root commit of the first-parent line of the trusted branch (design 3.1).
+//!
+//! Contract: the same in every full clone, whatever remotes and worktrees it has. A history that is cut
+//! off has no such commit here and is refused by name rather than given another id.
+
+use crate::{code::Code, domain::oid::Oid};
+
+/// Why a repository has no id.
+#[derive(Debug, thiserror::Error)]
+pub enum RepoIdError {
+    /// The history is cut off.
+    #[error("the clone is shallow, its first commit is not here")]
+    Shallow,
+    /// An object of the first-parent line cannot be read.
+    #[error("cannot follow the history of {tip}: {why}")]
+    History {
+        /// Where the walk began.
+        tip: Oid,
+        /// Why it stopped.
+        why: String,
+    },
+}
+
+impl RepoIdError {
+    /// Its stable code.
+    #[must_use]
+    pub fn code(&self) -> Code {
+        match self {
+            Self::Shallow => Code::ShallowUnsupported,
+            Self::History { .. } => Code::StoreUnusable,
+        }
+    }
+}
+
+/// Walks first parents from `tip` to the root. Cost is the length of that line; callers keep the answer
+/// (`settings::KnownPath`).
+///
+/// # Errors
+/// The clone is shallow, or a commit cannot be read.
+pub fn load_repo_id(repo: &gix::Repository, tip: Oid) -> Result<Oid, RepoIdError> {
+    let broken = |why: &dyn std::fmt::Display| RepoIdError::History { tip, why: why.to_string() };
+    if repo.is_shallow().map_err(|e| broken(&e))? {
+        return Err(RepoIdError::Shallow);
+    }
+    let start = gix::ObjectId::try_from(tip.as_bytes()).map_err(|e| broken(&e))?;
+    let walk = repo.rev_walk([start]).first_parent_only().all().map_err(|e| broken(&e))?;
+    let mut root = start;
+    for commit in walk {
+        root = commit.map_err(|e| broken(&e))?.id;
+    }
+    Oid::from_bytes(root.as_slice()).map_err(|e| broken(&e))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::store::trusted::testing::Lab;
+
+    #[test]
+    fn is_the_root_of_the_first_parent_line() {
+        let lab = Lab::new();
+        lab.commit("a", "1");
+        let root = lab.rev("HEAD");
+        lab.git(&["checkout", "-q", "--orphan", "other"]);
+        lab.commit("b", "2");
+        lab.git(&["checkout", "-q", "main"]);
+        lab.git(&["merge", "-q", "--allow-unrelated-histories", "-m", "join", "other"]);
+        lab.commit("c", "3");
+        assert_eq!(load_repo_id(&lab.open(), lab.rev("HEAD")).unwrap(), root);
+    }
+
+    #[test]
+    fn a_shallow_clone_has_none() {
+        let lab = Lab::new();
+        lab.commit("a", "1");
+        lab.commit("a", "2");
+        let url = format!("file://{}", lab.top().display());
+        lab.git(&["clone", "-q", "--depth", "1", &url, "cut"]);
+        let cut = gix::open(lab.top().join("cut")).unwrap();
+        let tip = lab.rev("HEAD");
+        assert_eq!(load_repo_id(&cut, tip).unwrap_err().code(), Code::ShallowUnsupported);
+    }
+}
