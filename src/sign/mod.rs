@@ -9,11 +9,16 @@ pub mod signers;
 pub mod ssh;
 
 use crate::{
-    domain::{ack::AckOutcome, time::Timestamp},
+    code::Code,
+    domain::{
+        ack::{AckOutcome, AckStatement},
+        time::Timestamp,
+    },
     wire::ack_line::{AckLine, payload},
 };
+use key::SigningKey;
 use signers::{Signers, Why};
-use ssh::SigError;
+use ssh::{SigError, SignError};
 
 /// The SSHSIG namespace of acks.
 pub const NAMESPACE: &str = "agentproto-ack";
@@ -47,6 +52,26 @@ impl BadAck {
             Self::Signer(_) => AckOutcome::Unauthorized,
         }
     }
+
+    /// Its stable code: the outcome's, but a certificate authority is named.
+    #[must_use]
+    pub fn code(&self) -> Code {
+        match self {
+            Self::Signature(why) => why.code(),
+            Self::OtherKey { .. } => Code::Forged,
+            Self::Signer(why) => why.code(),
+        }
+    }
+}
+
+/// Signs a statement; its `key` becomes the key that signs.
+///
+/// # Errors
+/// The key cannot sign.
+pub fn sign(statement: AckStatement, key: &SigningKey) -> Result<AckLine, SignError> {
+    let statement = AckStatement { key: key.fingerprint(), ..statement };
+    let sig = ssh::sign(key, payload(&statement).as_bytes())?;
+    Ok(AckLine { statement, sig })
 }
 
 /// Judges signature and signer of a line at the instant of its consumption. Whether it answers this

@@ -57,6 +57,16 @@ impl SigError {
             Self::Forged => AckOutcome::Forged,
         }
     }
+
+    /// Its stable code, that of the outcome.
+    #[must_use]
+    pub fn code(&self) -> Code {
+        match self {
+            Self::Malformed(_) => Code::Malformed,
+            Self::Namespace { .. } | Self::KeyType(_) => Code::Unauthorized,
+            Self::Forged => Code::Forged,
+        }
+    }
 }
 
 /// Signs `payload` for acks; the result is the binary SSHSIG in base64 without line breaks.

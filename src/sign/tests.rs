@@ -52,9 +52,7 @@ fn statement(key: &key::SigningKey) -> AckStatement {
 }
 
 fn signed(key: &key::SigningKey) -> AckLine {
-    let statement = statement(key);
-    let sig = ssh::sign(key, payload(&statement).as_bytes()).unwrap();
-    AckLine { statement, sig }
+    sign(statement(key), key).unwrap()
 }
 
 fn signers(text: &str) -> Signers {

@@ -226,10 +226,11 @@ impl Allowlist {
             .iter()
             .any(|e| args.starts_with(&e.args) && same_program(&e.command, argv0, worktree));
         if !listed {
-            return Err(not_listed(argv, place));
+            // The narrowest entry that would allow it: the program with all its arguments.
+            let asked = Entry { command: argv0.clone(), args: args.to_vec() };
+            return Err(not_listed(&asked, place));
         }
-        let absolute = Path::new(argv0).is_absolute();
-        let program = if absolute {
+        let program = if argv0.starts_with('/') {
             require_program(Path::new(argv0))?
         } else {
             path.resolve(argv0, worktree)?
@@ -270,6 +271,16 @@ fn config_entry(value: &str) -> Result<Entry, String> {
 }
 
 impl Entry {
+    fn json(&self) -> String {
+        let Self { command, args } = self;
+        let value = if args.is_empty() {
+            serde_json::Value::from(command.as_str())
+        } else {
+            serde_json::json!({"command": command, "args": args})
+        };
+        value.to_string()
+    }
+
     fn require_valid(&self, origin: Origin) -> Result<(), String> {
         let Self { command, args } = self;
         if command.is_empty() || command.ends_with('/') {
@@ -306,28 +317,14 @@ fn invalid(name: &str, why: String) -> AllowlistInvalid {
     AllowlistInvalid { source_name: name.to_owned(), why }
 }
 
-fn not_listed(argv: &[String], place: &Place<'_>) -> Denied {
-    let absolute = argv.first().is_some_and(|name| name.starts_with('/'));
-    let file = if absolute {
+fn not_listed(asked: &Entry, place: &Place<'_>) -> Denied {
+    let file = if asked.command.starts_with('/') {
         place.user_file.display().to_string()
     } else {
         format!("{RULE_FILE} and commit it on {}", place.trusted_ref)
     };
-    Denied::NotListed { command: shell_words::join(argv), entry: entry_json(argv), file }
-}
-
-/// The narrowest entry that allows `argv`: its program with all its arguments.
-#[must_use]
-pub fn entry_json(argv: &[String]) -> String {
-    entry_value(argv).to_string()
-}
-
-fn entry_value(argv: &[String]) -> serde_json::Value {
-    match argv {
-        [] => serde_json::Value::Null,
-        [command] => command.as_str().into(),
-        [command, args @ ..] => serde_json::json!({"command": command, "args": args}),
-    }
+    let words = std::iter::once(&asked.command).chain(&asked.args);
+    Denied::NotListed { command: shell_words::join(words), entry: asked.json(), file }
 }
 
 /// The file with one more entry, for `allow`; none when it holds that entry already.
@@ -357,11 +354,7 @@ pub fn with_entry(
 
 /// One entry a line, so that merges and reviews see entries.
 fn render(entries: &[Entry]) -> String {
-    let line = |e: &Entry| {
-        let argv: Vec<String> = std::iter::once(&e.command).chain(&e.args).cloned().collect();
-        format!("    {}", entry_json(&argv))
-    };
-    let lines: Vec<String> = entries.iter().map(line).collect();
+    let lines: Vec<String> = entries.iter().map(|e| format!("    {}", e.json())).collect();
     format!("{{\n  \"version\": {VERSION},\n  \"commands\": [\n{}\n  ]\n}}\n", lines.join(",\n"))
 }
 

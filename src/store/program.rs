@@ -6,6 +6,7 @@
 
 use crate::code::Code;
 use std::{
+    ffi::OsStr,
     io,
     os::unix::{ffi::OsStrExt, fs::PermissionsExt},
     path::{Path, PathBuf},
@@ -116,14 +117,14 @@ impl FixedPath {
 /// The real file a name with a slash means in a worktree.
 ///
 /// # Errors
-/// It does not exist or leads out of the worktree, into its git directory included.
+/// It does not exist or leads out of the worktree; a git directory inside counts as outside.
 pub(super) fn inside(worktree: &Path, name: &str) -> Result<PathBuf, ProgramError> {
     let path = worktree.join(name);
     let real = canonical(&path)?;
     let top = canonical(worktree)?;
     let below = real.strip_prefix(&top).ok().filter(|rest| {
-        let first = rest.components().next();
-        first.is_some_and(|c| !c.as_os_str().as_bytes().eq_ignore_ascii_case(b".git"))
+        let is_git_dir = |name: &OsStr| name.as_bytes().eq_ignore_ascii_case(b".git");
+        !rest.as_os_str().is_empty() && !rest.iter().any(is_git_dir)
     });
     match below {
         Some(_) => Ok(real),
@@ -202,12 +203,15 @@ mod tests {
         let top = lab.path().join("work");
         program(&top.join("check.sh"));
         program(&top.join(".git/tool"));
+        program(&top.join("sub/.git/tool"));
         program(&lab.path().join("outside"));
         std::os::unix::fs::symlink("/bin/sh", top.join("sh")).unwrap();
         fs::write(top.join("data"), "").unwrap();
         let path = FixedPath::new(None, &[]);
         assert_eq!(path.resolve("./check.sh", &top).unwrap(), top.join("./check.sh"));
-        for name in ["../outside", "./sh", "./.git/tool", "/bin/sh", "./", "./../work"] {
+        for name in
+            ["../outside", "./sh", "./.git/tool", "./sub/.git/tool", "/bin/sh", "./", "./../work"]
+        {
             let found = path.resolve(name, &top);
             assert!(matches!(found, Err(ProgramError::Outside { .. })), "{name}: {found:?}");
         }

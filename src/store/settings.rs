@@ -275,17 +275,16 @@ pub fn protected_bool(
     settings: &RepoSettings,
     key: &str,
 ) -> Result<bool, SettingsError> {
-    let not_bool = |value: &str| bad(key, value, "not a boolean");
-    let of = |file: &File| file.boolean_filter(key, is_user_scope);
-    // What was parsed from a person's own file has no scope of its own.
-    let own = settings.file.boolean(key);
-    let value = match own {
-        Ok(None) => of(repo.config_snapshot().plumbing()),
-        found => found,
+    let value = match settings.file.boolean(key) {
+        Ok(None) => repo.config_snapshot().plumbing().boolean_filter(key, is_user_scope),
+        own => own,
     };
     match value {
         Ok(value) => Ok(value.unwrap_or(false)),
-        Err(_) => Err(not_bool(&protected(repo, settings, key)?.unwrap_or_default())),
+        Err(_) => {
+            let value = protected(repo, settings, key)?.unwrap_or_default();
+            Err(bad(key, &value, "not a boolean"))
+        }
     }
 }
 
