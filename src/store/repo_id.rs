@@ -43,12 +43,21 @@ pub fn load_repo_id(repo: &gix::Repository, tip: Oid) -> Result<Oid, RepoIdError
         return Err(RepoIdError::Shallow);
     }
     let start = gix::ObjectId::try_from(tip.as_bytes()).map_err(|e| broken(&e))?;
+    let repo = real_objects(repo);
     let walk = repo.rev_walk([start]).first_parent_only().all().map_err(|e| broken(&e))?;
     let mut root = start;
     for commit in walk {
         root = commit.map_err(|e| broken(&e))?.id;
     }
     Oid::from_bytes(root.as_slice()).map_err(|e| broken(&e))
+}
+
+/// The same repository without `refs/replace`: anybody who can write a ref could use one to put another
+/// commit or rule file in the place of what a trusted id names.
+pub(super) fn real_objects(repo: &gix::Repository) -> gix::Repository {
+    let mut repo = repo.clone();
+    repo.objects.ignore_replacements = true;
+    repo
 }
 
 #[cfg(test)]
@@ -66,6 +75,8 @@ mod tests {
         lab.git(&["checkout", "-q", "main"]);
         lab.git(&["merge", "-q", "--allow-unrelated-histories", "-m", "join", "other"]);
         lab.commit("c", "3");
+        assert_eq!(load_repo_id(&lab.open(), lab.rev("HEAD")).unwrap(), root);
+        lab.git(&["replace", "--graft", "HEAD"]);
         assert_eq!(load_repo_id(&lab.open(), lab.rev("HEAD")).unwrap(), root);
     }
 

@@ -6,7 +6,7 @@
 //! stores that (decisions 4, 5). A changed rule file acts at once and is shown until `trust`.
 
 use super::{
-    repo_id::{RepoIdError, load_repo_id},
+    repo_id::{RepoIdError, load_repo_id, real_objects},
     settings::{KnownPath, RepoSettings, SettingsError, user_scope},
 };
 use crate::{code::Code, domain::oid::Oid, sys::env::Env, wire::signed_line::hex};
@@ -244,6 +244,7 @@ pub fn load_rule_file(
     tip: Oid,
     path: &str,
 ) -> Result<Option<Vec<u8>>, TrustedError> {
+    let repo = &real_objects(repo);
     let Some(entry) =
         tree_at(repo, tip)?.lookup_entry_by_path(path).map_err(|e| git_error(path, &e))?
     else {
@@ -269,6 +270,7 @@ fn tree_at(repo: &gix::Repository, tip: Oid) -> Result<gix::Tree<'_>, TrustedErr
 /// # Errors
 /// They cannot be read.
 pub fn rules_digest(repo: &gix::Repository, tip: Oid) -> Result<String, TrustedError> {
+    let repo = &real_objects(repo);
     let tree = tree_at(repo, tip)?;
     let mut files = Vec::new();
     for top in RULE_PATHS {

@@ -163,3 +163,17 @@ fn a_change_of_the_rules_is_shown_until_a_person_accepts_it() {
         matches!(rules(), Rules::Changed { accepted, now: new } if accepted == now && new != now)
     );
 }
+
+#[test]
+fn a_replacement_does_not_put_other_rules_on_the_trusted_ref() {
+    let lab = Lab::new();
+    lab.commit(".agentproto/allowed_signers", "real");
+    let (tip, digest) = (lab.rev("HEAD"), rules_digest(&lab.open(), lab.rev("HEAD")).unwrap());
+    lab.commit(".agentproto/allowed_signers", "evil");
+    lab.git(&["replace", &tip.to_string(), "HEAD"]);
+    lab.git(&["replace", &format!("{tip}:.agentproto"), "HEAD:.agentproto"]);
+    let repo = lab.open();
+    let load = load_rule_file(&repo, tip, ".agentproto/allowed_signers").unwrap();
+    assert_eq!(load.unwrap(), b"real");
+    assert_eq!(rules_digest(&repo, tip).unwrap(), digest);
+}
