@@ -201,6 +201,18 @@ fn broken_signature_bytes_are_malformed_and_broken_signatures_forged() {
 }
 
 #[test]
+fn a_signature_has_one_spelling() {
+    let lab = Lab::new();
+    let sig = ssh::sign(&key::load(&ed25519(&lab, "ed")).unwrap(), b"m").unwrap();
+    for at in 0..=sig.len() {
+        for more in ["\n", "\r", "\r\n", " ", "=", "\n-----END SSH SIGNATURE-----\n"] {
+            let other = format!("{}{more}{}", &sig[..at], &sig[at..]);
+            assert!(ssh::verify(&other, b"m").is_err(), "{other:?}");
+        }
+    }
+}
+
+#[test]
 fn the_same_bytes_armoured_are_what_the_library_reads() {
     let lab = Lab::new();
     let key = key::load(&ed25519(&lab, "ed")).unwrap();

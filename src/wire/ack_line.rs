@@ -200,9 +200,11 @@ mod tests {
             assert_ne!(other, good, "{from}");
             assert!(AckLine::parse(&other).is_err(), "{to}");
         }
-        for other in [format!("{good}\n"), format!("{good}\r"), format!("{good} x=1")] {
+        for other in [format!("{good}\n"), format!("{good}\r")] {
             assert!(AckLine::parse(&other).is_err(), "{other:?}");
         }
+        let more = AckLine::parse(&format!("{good} x=1"));
+        assert_eq!(more, Err(LineError::Trailing("x=1".into())));
     }
 
     #[test]

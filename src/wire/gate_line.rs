@@ -306,6 +306,8 @@ mod tests {
         for other in [format!("{good}\n"), format!("{good} "), format!(" {good}"), String::new()] {
             assert!(GateLine::parse(&other).is_err(), "{other:?}");
         }
+        let more = GateLine::parse(&format!("{good} x=1"));
+        assert_eq!(more, Err(LineError::Trailing("x=1".into())));
     }
 
     #[test]

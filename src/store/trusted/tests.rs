@@ -177,3 +177,34 @@ fn a_replacement_does_not_put_other_rules_on_the_trusted_ref() {
     assert_eq!(load.unwrap(), b"real");
     assert_eq!(rules_digest(&repo, tip).unwrap(), digest);
 }
+
+#[test]
+fn a_ref_is_looked_up_by_its_full_name_only() {
+    let lab = Lab::new();
+    lab.commit("a", "1");
+    lab.git(&["update-ref", "refs/heads/refs/heads/master", "HEAD"]);
+    lab.git(&["update-ref", "refs/heads/refs/remotes/origin/main", "HEAD"]);
+    lab.git(&["update-ref", "refs/remotes/origin/x/HEAD", "HEAD"]);
+    let repo = lab.open();
+    for name in ["refs/heads/master", "refs/remotes/origin/main", "refs/remotes/origin/x", "main"] {
+        assert_eq!(tip_of(&repo, name).unwrap(), None, "{name}");
+    }
+    assert_eq!(tip_of(&repo, "refs/heads/main").unwrap(), Some(lab.rev("HEAD")));
+}
+
+#[test]
+fn another_clone_uses_the_trusted_ref_a_person_fixed_if_it_has_it() {
+    let lab = Lab::new();
+    lab.commit("a", "1");
+    let env = lab.env();
+    let load = || Trust::load(&lab.open(), &env, &[]).unwrap();
+    let mut settings = load().settings;
+    settings.set("agentproto.trustedRef", "refs/heads/release").unwrap();
+    settings.save().unwrap();
+    assert_eq!(load().trusted_ref, main_ref());
+    lab.git(&["branch", "release"]);
+    lab.commit("b", "2");
+    let trust = load();
+    assert_eq!((trust.trusted_ref.as_str(), trust.known_path), ("refs/heads/release", false));
+    assert_eq!(trust.tip, lab.rev("release"));
+}
