@@ -180,10 +180,13 @@ impl Git {
         stdin: &[u8],
         env: Vec<(OsString, OsString)>,
     ) -> Result<Done, GitError> {
+        // A linked worktree whose directory is gone still has an index.
+        let Worktree { top, git_dir, .. } = &self.worktree;
+        let cwd = if top.is_dir() { top } else { git_dir };
         let call = Call {
             program: self.program.clone(),
             args: args.iter().map(|a| a.as_ref().to_owned()).collect(),
-            cwd: self.worktree.top.clone(),
+            cwd: cwd.clone(),
             env,
             stdin: stdin.to_vec(),
             deadline_ms: GIT_CALL_MS,

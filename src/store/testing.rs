@@ -1,7 +1,17 @@
 //! A throw-away repository made and inspected by the real git, for tests of this folder only.
 
-use super::{git::Git, worktree_state::Worktree};
-use crate::{domain::oid::Oid, sys::env::Env};
+use super::{
+    candidate::{CandidateError, FixCtx, FixedTree, LoadError, fix_tree},
+    filters::Filters,
+    git::Git,
+    object::{Kind, Object},
+    worktree_state::Worktree,
+};
+use crate::{
+    domain::{oid::Oid, path::RepoPath},
+    sys::env::Env,
+};
+use gix::prelude::Write;
 use std::{
     ffi::OsString,
     os::unix::ffi::OsStrExt,
@@ -106,4 +116,38 @@ impl Repo {
         self.git(&["commit", "-q", "--allow-empty", "-m", "change"]);
         self.oid("HEAD")
     }
+
+    /// Builds the candidate tree over `HEAD` as the real callers do.
+    pub(crate) fn fix(&self, paths: &[RepoPath]) -> Result<FixedTree, CandidateError> {
+        let (repo, git) = (self.gix(), self.program());
+        let scratch = self.beside("scratch");
+        let load = |id: &Oid| load(&repo, id);
+        let filters = Filters { repo: &repo, git: &git, scratch: &scratch };
+        let fixed = fix_tree(FixCtx { filters, load: &load }, self.oid("HEAD^{tree}"), paths);
+        assert!(!scratch.exists(), "the private object directory is left behind");
+        fixed
+    }
+
+    /// Writes objects as loose ones.
+    pub(crate) fn store(&self, objects: &[Object]) {
+        let repo = self.gix();
+        for object in objects {
+            let kind = match object.kind {
+                Kind::Blob => gix::object::Kind::Blob,
+                Kind::Tree => gix::object::Kind::Tree,
+                Kind::Commit => gix::object::Kind::Commit,
+            };
+            let id = repo.write_buf(kind, &object.data).unwrap();
+            assert_eq!(id.as_bytes(), object.id.as_bytes());
+        }
+    }
+}
+
+pub(crate) fn load(repo: &gix::Repository, id: &Oid) -> Result<Vec<u8>, LoadError> {
+    let id = gix::ObjectId::try_from(id.as_bytes())?;
+    Ok(repo.find_object(id).map_err(|e| e.to_string())?.detach().data)
+}
+
+pub(crate) fn path(name: impl AsRef<[u8]>) -> RepoPath {
+    RepoPath::new(name.as_ref()).unwrap()
 }

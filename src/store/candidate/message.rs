@@ -153,7 +153,7 @@ mod tests {
     const POLICY: &str = "pol_01arz3ndektsv4rrffq69g5fav";
     const SESSION: &str = "ses_01arz3ndektsv4rrffq69g5fav";
 
-    const MESSAGES: [&str; 20] = [
+    const MESSAGES: [&str; 19] = [
         "title",
         "title\n\nbody",
         "title\n\nbody: not\nreally",
@@ -170,7 +170,6 @@ mod tests {
         "title\n\nKey two: no token",
         "title\n\n: no key",
         "title\n\nbody\n# a remark\nKey: value",
-        "title\n\nKey: value\n# a remark",
         "title\n\nKey: v\n\n---\n\nnotes",
         "title\n\n\n\n  trailing space  \n\n\n\nKey: x   \n\n",
         "#12 title\n\nKey: value",
@@ -198,14 +197,18 @@ mod tests {
         }
     }
 
-    /// git joins these, too, but rewrites the line; here the person's words stay as they are.
+    /// git joins these, too, but rewrites or reorders lines; here the person's words stay as they are.
     #[test]
     fn joins_a_block_without_rewriting_it() {
+        let repo = Repo::new();
         let policy = POLICY.parse().unwrap();
-        for block in ["Key : spaced", "http://example.invalid/x"] {
+        for block in ["Key : spaced", "http://example.invalid/x", "Key: value\n# a remark"] {
             let ours = with_trailers(format!("title\n\n{block}\n").as_bytes(), &policy, &[]);
-            let expected = format!("title\n\n{block}\nAgentproto-Policy: {POLICY}\n");
-            assert_eq!(String::from_utf8(ours).unwrap(), expected);
+            let added = format!("Agentproto-Policy: {POLICY}\n");
+            let expected = format!("title\n\n{block}\n{added}");
+            assert_eq!(String::from_utf8(ours.clone()).unwrap(), expected);
+            repo.write("msg", &ours);
+            assert!(repo.git(&["interpret-trailers", "--parse", "msg"]).ends_with(&added));
         }
     }
 

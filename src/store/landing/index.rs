@@ -1,0 +1,181 @@
+//! One worktree's `index.lock`, held over a kill, and the index prepared under it.
+//!
+//! The record `tmp/index-lock.<policy>.<worktree>` exists before the lock, which is a hard link to it: same
+//! inode = ours, whoever finds it. The prepared index lies beside the record until it is renamed.
+
+use super::{LandError, Step};
+use crate::{
+    domain::ids::PolicyId,
+    store::{
+        candidate::Listed,
+        filters::info_line,
+        git::Git,
+        worktree_state::{StateError, Worktree, exists},
+    },
+};
+use std::{
+    ffi::OsStr,
+    fs::{File, Metadata},
+    io::{ErrorKind, Write},
+    os::unix::fs::MetadataExt,
+    path::{Path, PathBuf},
+    time::{Duration, Instant},
+};
+
+/// The lock of one worktree's index for one policy.
+#[derive(Clone, Debug)]
+pub(super) struct IndexLock {
+    record: PathBuf,
+    prepared: PathBuf,
+    git_dir: PathBuf,
+    holder: String,
+}
+
+fn io<'a>(what: &'static str, path: &'a Path) -> impl Fn(std::io::Error) -> LandError + use<'a> {
+    move |source| LandError::Io { what, path: path.to_owned(), source }
+}
+
+fn remove(path: &Path) -> Result<(), LandError> {
+    match std::fs::remove_file(path) {
+        Err(e) if e.kind() != ErrorKind::NotFound => Err(io("remove", path)(e)),
+        Ok(()) | Err(_) => Ok(()),
+    }
+}
+
+fn sync(path: &Path) -> Result<(), LandError> {
+    File::open(path).and_then(|f| f.sync_all()).map_err(io("sync", path))
+}
+
+fn meta(path: &Path) -> Result<Option<Metadata>, LandError> {
+    match std::fs::symlink_metadata(path) {
+        Ok(meta) => Ok(Some(meta)),
+        Err(e) if e.kind() == ErrorKind::NotFound => Ok(None),
+        Err(source) => Err(StateError::Io { path: path.to_owned(), source }.into()),
+    }
+}
+
+impl IndexLock {
+    pub(super) fn new(agent_dir: &Path, policy: &PolicyId, worktree: &Worktree) -> Self {
+        let tmp = agent_dir.join("tmp");
+        Self {
+            record: tmp.join(format!("index-lock.{policy}.{}", worktree.id)),
+            prepared: tmp.join(format!("index.{policy}.{}", worktree.id)),
+            git_dir: worktree.git_dir.clone(),
+            holder: format!("held by git agentproto for {policy}\n"),
+        }
+    }
+
+    /// Where the lock is.
+    pub(super) fn path(&self) -> PathBuf {
+        self.git_dir.join("index.lock")
+    }
+
+    pub(super) fn is_recorded(&self) -> Result<bool, LandError> {
+        Ok(exists(&self.record)?)
+    }
+
+    /// True if an index waits to be put in place.
+    pub(super) fn is_prepared(&self) -> Result<bool, LandError> {
+        Ok(exists(&self.prepared)?)
+    }
+
+    /// True if there is a lock and it is the one recorded.
+    pub(super) fn is_ours(&self) -> Result<bool, LandError> {
+        let (record, lock) = (meta(&self.record)?, meta(&self.path())?);
+        Ok(record.zip(lock).is_some_and(|(r, l)| (r.dev(), r.ino()) == (l.dev(), l.ino())))
+    }
+
+    /// Makes the record, durable before any lock exists.
+    pub(super) fn record(&self) -> Result<(), LandError> {
+        let tmp = self.record.parent().unwrap_or(&self.git_dir);
+        std::fs::create_dir_all(tmp).map_err(io("create", tmp))?;
+        let written = File::create(&self.record).and_then(|mut file| {
+            file.write_all(self.holder.as_bytes())?;
+            file.sync_all()
+        });
+        written.map_err(io("write", &self.record))?;
+        sync(tmp)
+    }
+
+    /// Takes the lock, waiting for others until `end`; false = they still have it.
+    pub(super) fn take(&self, end: Instant) -> Result<bool, LandError> {
+        let lock = self.path();
+        let mut pause = Duration::from_millis(2);
+        loop {
+            match std::fs::hard_link(&self.record, &lock) {
+                Ok(()) => return Ok(true),
+                Err(e) if e.kind() == ErrorKind::AlreadyExists => {}
+                Err(e) => return Err(io("lock", &lock)(e)),
+            }
+            let now = Instant::now();
+            if now >= end {
+                return Ok(false);
+            }
+            std::thread::sleep(pause.min(end - now));
+            pause = (pause * 2).min(Duration::from_millis(100));
+        }
+    }
+
+    /// Writes the index to be: a copy of the present one with the listed entries as the candidate has
+    /// them, without stat data, so that git looks at the files again. Durable when it returns.
+    pub(super) fn prepare(&self, git: &Git, listed: &[Listed]) -> Result<(), LandError> {
+        let index = self.git_dir.join("index");
+        remove(&self.prepared)?;
+        remove(&self.prepared_lock())?;
+        if exists(&index)? {
+            std::fs::copy(&index, &self.prepared).map_err(io("copy", &index))?;
+        }
+        // What gives way goes first: a directory where a file was, or the other way round.
+        let (gone, there): (Vec<&Listed>, Vec<&Listed>) =
+            listed.iter().partition(|(_, entry)| entry.is_none());
+        let lines = gone.into_iter().chain(there);
+        let lines: Vec<u8> = lines.flat_map(|(path, entry)| info_line(path, *entry)).collect();
+        let args = [
+            "-c",
+            "core.fsmonitor=false",
+            "-c",
+            "core.hooksPath=/dev/null",
+            "update-index",
+            "-z",
+            "--index-info",
+        ];
+        let place: [(&str, &OsStr); 1] = [("GIT_INDEX_FILE", self.prepared.as_os_str())];
+        git.call(&args, &lines, &place)?;
+        if exists(&self.prepared)? {
+            sync(&self.prepared)?;
+        }
+        sync(self.prepared.parent().unwrap_or(&self.git_dir))
+    }
+
+    /// Puts the prepared index in place, if that has not happened yet, and lets go.
+    pub(super) fn install(&self, at: &dyn Fn(Step)) -> Result<(), LandError> {
+        let index = self.git_dir.join("index");
+        if exists(&self.prepared)? {
+            std::fs::rename(&self.prepared, &index).map_err(io("replace", &index))?;
+            sync(&self.git_dir)?;
+        }
+        at(Step::Installed);
+        self.unlock()?;
+        at(Step::Unlocked);
+        remove(&self.record)
+    }
+
+    /// Lets go without having changed anything.
+    pub(super) fn release(&self) -> Result<(), LandError> {
+        self.unlock()?;
+        remove(&self.prepared)?;
+        remove(&self.prepared_lock())?;
+        remove(&self.record)
+    }
+
+    /// What a killed `git update-index` leaves beside the prepared index.
+    fn prepared_lock(&self) -> PathBuf {
+        let mut path = self.prepared.clone().into_os_string();
+        path.push(".lock");
+        path.into()
+    }
+
+    fn unlock(&self) -> Result<(), LandError> {
+        if self.is_ours()? { remove(&self.path()) } else { Ok(()) }
+    }
+}
