@@ -96,6 +96,11 @@ impl Repo {
         String::from_utf8_lossy(&out.stdout).into_owned()
     }
 
+    /// For calls that end in a conflict.
+    pub(crate) fn try_git(&self, args: &[&str]) {
+        git_in(self.home.path(), &self.top(), args, &[]);
+    }
+
     pub(crate) fn oid(&self, rev: &str) -> Oid {
         self.git(&["rev-parse", "--verify", rev]).trim().parse().unwrap()
     }

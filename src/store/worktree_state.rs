@@ -499,3 +499,161 @@ fn untracked(
         .map(|(e, _)| e.rela_path.to_vec())
         .collect())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::store::testing::{Repo, path};
+
+    #[test]
+    fn head_is_a_branch_unborn_or_detached() {
+        let repo = Repo::new();
+        let name = "refs/heads/main".to_owned();
+        assert_eq!(head(&repo.gix()).unwrap(), Head::Unborn { name: name.clone() });
+        let tip = repo.commit_file("a", b"1");
+        assert_eq!(head(&repo.gix()).unwrap(), Head::Branch { name, tip });
+        assert_eq!(branch_tip(&repo.gix(), "refs/heads/main").unwrap(), Some(tip));
+        assert_eq!(branch_tip(&repo.gix(), "refs/heads/none").unwrap(), None);
+        repo.git(&["checkout", "-q", "--detach"]);
+        assert_eq!(head(&repo.gix()).unwrap(), Head::Detached { at: tip });
+        std::fs::write(repo.path(".git/HEAD"), "garbage").unwrap();
+        assert!(
+            gix::open_opts(repo.top(), gix::open::Options::isolated())
+                .map_or(true, |r| head(&r).is_err())
+        );
+    }
+
+    #[test]
+    fn operations_made_by_git_are_seen() {
+        let repo = Repo::new();
+        let base = repo.commit_file("a", b"1").to_string();
+        repo.git(&["switch", "-q", "-c", "side"]);
+        repo.commit_file("a", b"2");
+        repo.git(&["switch", "-q", "main"]);
+        repo.commit_file("a", b"3");
+        let git_dir = repo.path(".git");
+        let none = |why: &str| {
+            assert_eq!(operation_in_progress(&git_dir).unwrap(), None, "{why}");
+            assert!(!is_unmerged(&repo.gix()).unwrap(), "{why}");
+        };
+        none("fresh");
+        for (start, abort, expected) in [
+            ("merge side", "merge --abort", Operation::Merge),
+            ("cherry-pick side", "cherry-pick --abort", Operation::CherryPick),
+            ("rebase side", "rebase --abort", Operation::Rebase),
+            ("revert side", "revert --abort", Operation::Revert),
+        ] {
+            repo.try_git(&start.split(' ').collect::<Vec<_>>());
+            assert_eq!(operation_in_progress(&git_dir).unwrap(), Some(expected));
+            assert!(is_unmerged(&repo.gix()).unwrap());
+            assert_eq!(index_tree(&repo.gix()).unwrap(), None);
+            repo.git(&abort.split(' ').collect::<Vec<_>>());
+            none(start);
+        }
+        repo.git(&["bisect", "start", "HEAD", &base]);
+        assert_eq!(operation_in_progress(&git_dir).unwrap(), Some(Operation::Bisect));
+    }
+
+    #[test]
+    fn hooks_and_signing_are_obstacles_only_when_effective() {
+        let repo = Repo::new();
+        let codes = |repo: &Repo| -> Vec<&'static str> {
+            commit_obstacles(&repo.gix()).unwrap().iter().map(|(c, _)| c.as_str()).collect()
+        };
+        repo.write(".git/hooks/pre-commit", b"#!/bin/sh\n");
+        repo.write(".git/hooks/post-commit", b"#!/bin/sh\n");
+        let executable = |name: &str| {
+            std::fs::set_permissions(repo.path(name), PermissionsExt::from_mode(0o755)).unwrap();
+        };
+        executable(".git/hooks/post-commit");
+        assert_eq!(codes(&repo), Vec::<&str>::new());
+        executable(".git/hooks/pre-commit");
+        assert_eq!(codes(&repo), ["commit-hooks-unsupported"]);
+        repo.write("husky/commit-msg", b"#!/bin/sh\n");
+        executable("husky/commit-msg");
+        repo.git(&["config", "core.hooksPath", "husky"]);
+        let found = commit_obstacles(&repo.gix()).unwrap();
+        assert!(found.len() == 1 && found[0].1.ends_with("husky/commit-msg"), "{found:?}");
+        repo.git(&["config", "core.hooksPath", "none"]);
+        repo.git(&["config", "commit.gpgSign", "yes"]);
+        assert_eq!(codes(&repo), ["commit-signing-unsupported"]);
+        repo.git(&["config", "hook.lint.event", "pre-commit"]);
+        assert_eq!(codes(&repo), ["commit-hooks-unsupported", "commit-signing-unsupported"]);
+        repo.git(&["config", "commit.gpgSign", "perhaps"]);
+        assert_eq!(commit_obstacles(&repo.gix()).unwrap_err().code(), Code::BadSetting);
+    }
+
+    #[test]
+    fn the_index_tree_is_that_of_write_tree() {
+        let repo = Repo::new();
+        assert_eq!(index_tree(&repo.gix()).unwrap().unwrap(), hash(Kind::Tree, b""));
+        for name in ["a", "d/x", "d/e/y", "d.b", "d0", "link"] {
+            repo.write(name, name.as_bytes());
+        }
+        repo.git(&["add", "-A"]);
+        repo.write("announced", b"1");
+        repo.git(&["add", "-N", "announced"]);
+        let git = repo.git(&["write-tree"]);
+        assert_eq!(index_tree(&repo.gix()).unwrap().unwrap().to_string(), git.trim());
+        repo.git(&["commit", "-qm", "1"]);
+        repo.git(&["sparse-checkout", "set", "--cone", "--sparse-index", "nowhere"]);
+        let git = repo.git(&["write-tree"]);
+        assert_eq!(index_tree(&repo.gix()).unwrap().unwrap().to_string(), git.trim());
+    }
+
+    /// Older than the index, so that no entry is racily clean.
+    fn settle(repo: &Repo) {
+        let then =
+            std::time::SystemTime::UNIX_EPOCH + std::time::Duration::from_secs(1_600_000_000);
+        for name in ["a", "b", "c", "d/x"] {
+            std::fs::File::options()
+                .write(true)
+                .open(repo.path(name))
+                .unwrap()
+                .set_modified(then)
+                .unwrap();
+        }
+        repo.git(&["update-index", "--refresh"]);
+    }
+
+    #[test]
+    fn unlisted_changes_are_counted_without_the_listed_ones() {
+        let repo = Repo::new();
+        for name in ["a", "b", "c", "d/x"] {
+            repo.write(name, b"1");
+        }
+        repo.commit_file(".gitignore", b"*.o\n");
+        settle(&repo);
+        let count = |listed: &[&str]| {
+            let listed: Vec<RepoPath> = listed.iter().map(path).collect();
+            let found = unlisted_changes(&repo.gix(), &listed).unwrap();
+            (found.tracked, found.untracked)
+        };
+        assert_eq!(count(&[]), (0, 0));
+        repo.write("new/u", b"1");
+        repo.write("new/v", b"1");
+        repo.write("x.o", b"1");
+        repo.git(&["init", "-q", "inner"]);
+        repo.write("inner/deep", b"1");
+        repo.write("a", b"22");
+        std::fs::remove_file(repo.path("d/x")).unwrap();
+        repo.write("b", b"staged");
+        repo.git(&["add", "b"]);
+        repo.git(&["rm", "-q", "--cached", "c"]);
+        assert_eq!(count(&[]), (4, 3));
+        assert_eq!(count(&["a", "b", "new/u"]), (2, 2));
+        assert_eq!(count(&["a", "b", "c", "d/x", "new/u", "new/v"]), (0, 1));
+    }
+
+    #[test]
+    fn an_entry_without_stat_data_is_no_change_by_itself() {
+        let repo = Repo::new();
+        let id = repo.commit_file("a", b"1");
+        let blob = repo.oid(&format!("{id}:a")).to_string();
+        std::fs::remove_file(repo.path(".git/index")).unwrap();
+        repo.git(&["update-index", "--add", "--cacheinfo", &format!("100644,{blob},a")]);
+        assert_eq!(unlisted_changes(&repo.gix(), &[]).unwrap(), Unlisted::default());
+        repo.write("a", b"2");
+        assert_eq!(unlisted_changes(&repo.gix(), &[]).unwrap().tracked, 1);
+    }
+}

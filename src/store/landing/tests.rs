@@ -1,1 +1,364 @@
+//! Landing in real repositories, with a kill after every step.
 
+use super::*;
+use crate::{
+    domain::{path::RepoPath, time::Timestamp},
+    store::{
+        candidate::commit_object,
+        identity::identity,
+        testing::{Repo, path},
+    },
+};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+const POLICY: &str = "pol_01arz3ndektsv4rrffq69g5fav";
+const STEPS: [Step; 7] = [
+    Step::Recorded,
+    Step::Locked,
+    Step::Prepared,
+    Step::Moved,
+    Step::Durable,
+    Step::Installed,
+    Step::Unlocked,
+];
+
+/// A candidate over `HEAD`, stored and ready to land.
+struct Scene {
+    repo: Repo,
+    policy: PolicyId,
+    parent: Oid,
+    candidate: Oid,
+    listed: Vec<Listed>,
+    worktrees: Vec<Worktree>,
+}
+
+impl Scene {
+    /// `a` modified, `gone` deleted, `new/n` added; `theirs` is staged by somebody else.
+    fn new() -> Self {
+        let repo = Repo::new();
+        repo.git(&["config", "user.name", "Tess Tester"]);
+        repo.git(&["config", "user.email", "tess@example.invalid"]);
+        repo.write("gone", b"1\n");
+        repo.write("other", b"1\n");
+        repo.commit_file("a", b"1\n");
+        repo.write("theirs", b"t\n");
+        repo.git(&["add", "theirs"]);
+        Self::over(repo)
+    }
+
+    fn over(repo: Repo) -> Self {
+        repo.write("a", b"2\n");
+        std::fs::remove_file(repo.path("gone")).unwrap();
+        repo.write("new/n", b"2\n");
+        let paths: Vec<RepoPath> = ["a", "gone", "new/n"].map(path).to_vec();
+        let fixed = repo.fix(&paths).unwrap();
+        let who = identity(&repo.gix()).unwrap();
+        let at = Timestamp::from_ms(1_700_000_100_000);
+        let parent = repo.oid("HEAD");
+        let commit = commit_object(fixed.tree, parent, &who, at, b"governed\n");
+        repo.store(&fixed.objects);
+        repo.store(std::slice::from_ref(&commit));
+        let worktrees = vec![repo.worktree()];
+        let (policy, listed) = (POLICY.parse().unwrap(), fixed.listed);
+        Self { repo, policy, parent, candidate: commit.id, listed, worktrees }
+    }
+
+    fn agent_dir(&self) -> PathBuf {
+        self.repo.path(".git/agentproto")
+    }
+
+    fn land_watched(&self, at: &dyn Fn(Step)) -> Result<Landed, LandError> {
+        let gix = self.repo.gix();
+        let ctx = LandCtx {
+            repo: &gix,
+            git: &|worktree| Ok(self.repo.program_at(worktree)),
+            agent_dir: &self.agent_dir(),
+            policy: &self.policy,
+            branch: "refs/heads/main",
+            parent: self.parent,
+            candidate: self.candidate,
+            listed: &self.listed,
+            lock_wait_ms: 50,
+        };
+        land_watched(ctx, &self.worktrees, at)
+    }
+
+    fn land(&self) -> Landed {
+        self.land_watched(&|_| {}).unwrap()
+    }
+
+    /// Runs until just after `step` and dies there; false = that step was not reached.
+    fn killed_after(&self, step: Step) -> bool {
+        let die = |at| assert_ne!(at, step, "killed");
+        catch_unwind(AssertUnwindSafe(|| self.land_watched(&die))).is_err()
+    }
+
+    fn status(&self) -> String {
+        self.repo.git(&["status", "--porcelain", "-uall"])
+    }
+
+    fn assert_landed(&self, why: &str) {
+        assert_eq!(self.repo.oid("refs/heads/main"), self.candidate, "{why}");
+        assert_eq!(self.status(), "A  theirs\n", "{why}");
+        self.assert_nothing_left(why);
+        self.repo.git(&["fsck", "--strict"]);
+    }
+
+    fn assert_nothing_left(&self, why: &str) {
+        for worktree in &self.worktrees {
+            assert!(!worktree.git_dir.join("index.lock").exists(), "{why}");
+        }
+        let left: Vec<_> = std::fs::read_dir(self.agent_dir().join("tmp")).unwrap().collect();
+        assert!(left.is_empty(), "{why}: {left:?}");
+    }
+}
+
+#[test]
+fn listed_files_are_clean_and_what_others_staged_stays_staged() {
+    let scene = Scene::new();
+    assert_eq!(scene.land(), Landed::Done);
+    scene.assert_landed("plain");
+    let changed = scene.repo.git(&["show", "--format=", "--name-status", "HEAD"]);
+    assert_eq!(changed, "M\ta\nD\tgone\nA\tnew/n\n");
+}
+
+#[test]
+fn both_reflogs_name_the_policy() {
+    let scene = Scene::new();
+    scene.land();
+    for name in ["main", "HEAD"] {
+        let log = scene.repo.git(&["reflog", "-1", "--format=%gs", name]);
+        assert_eq!(log, format!("agentproto: policy {POLICY}\n"), "{name}");
+    }
+}
+
+#[test]
+fn a_file_edited_after_the_gate_shows_as_modified() {
+    let scene = Scene::new();
+    scene.repo.write("a", b"3\n");
+    assert_eq!(scene.land(), Landed::Done);
+    assert_eq!(scene.status(), " M a\nA  theirs\n");
+    assert_eq!(std::fs::read(scene.repo.path("a")).unwrap(), b"3\n");
+}
+
+#[test]
+fn a_staged_version_of_a_listed_file_gives_way_to_the_candidate() {
+    let repo = Repo::new();
+    for (key, value) in [("user.name", "Tess"), ("user.email", "tess@example.invalid")] {
+        repo.git(&["config", key, value]);
+    }
+    repo.write("gone", b"1\n");
+    repo.commit_file("a", b"1\n");
+    repo.write("a", b"BROKEN\n");
+    repo.write("theirs", b"t\n");
+    repo.git(&["add", "-A"]);
+    let scene = Scene::over(repo);
+    assert_eq!(scene.land(), Landed::Done);
+    scene.assert_landed("staged");
+}
+
+#[test]
+fn landing_again_after_a_kill_at_any_step_ends_as_without() {
+    for step in STEPS {
+        let scene = Scene::new();
+        assert!(scene.killed_after(step), "{step:?} is never reached");
+        assert_eq!(scene.land(), Landed::Done, "{step:?}");
+        scene.assert_landed(&format!("{step:?}"));
+        assert_eq!(scene.land(), Landed::Done, "{step:?}, once more");
+        scene.assert_landed(&format!("{step:?}, once more"));
+    }
+}
+
+#[test]
+fn two_kills_in_a_row_end_as_without() {
+    for first in STEPS {
+        for second in STEPS {
+            let scene = Scene::new();
+            scene.killed_after(first);
+            scene.killed_after(second);
+            assert_eq!(scene.land(), Landed::Done, "{first:?} {second:?}");
+            scene.assert_landed(&format!("{first:?} {second:?}"));
+        }
+    }
+}
+
+#[test]
+fn the_index_follows_when_only_the_branch_moved_after_the_kill() {
+    // The `git update-ref` of a killed process goes on without it.
+    let scene = Scene::new();
+    assert!(scene.killed_after(Step::Prepared));
+    let update = |step| {
+        if step == Step::Recorded {
+            let new = scene.candidate.to_string();
+            scene.repo.git(&["update-ref", "refs/heads/main", &new]);
+        }
+    };
+    assert_eq!(scene.land_watched(&update).unwrap(), Landed::Done);
+    scene.assert_landed("late update-ref");
+}
+
+#[test]
+fn a_lock_removed_by_hand_after_a_kill_does_not_leave_the_old_index() {
+    let scene = Scene::new();
+    assert!(scene.killed_after(Step::Moved));
+    std::fs::remove_file(scene.repo.path(".git/index.lock")).unwrap();
+    assert_eq!(scene.land(), Landed::Done);
+    scene.assert_landed("removed lock");
+}
+
+#[test]
+fn case_69_a_foreign_lock_is_respected_and_left_in_place() {
+    let scene = Scene::new();
+    let lock = scene.repo.path(".git/index.lock");
+    std::fs::write(&lock, b"").unwrap();
+    assert_eq!(scene.land(), Landed::IndexLocked(lock.clone()));
+    assert_eq!(scene.repo.oid("refs/heads/main"), scene.parent);
+    assert_eq!(std::fs::read(&lock).unwrap(), b"");
+    std::fs::remove_file(&lock).unwrap();
+    scene.assert_nothing_left("foreign lock");
+    assert_eq!(scene.land(), Landed::Done);
+    scene.assert_landed("after the foreign lock");
+}
+
+#[test]
+fn a_foreign_lock_after_a_kill_is_not_taken_for_ours() {
+    let scene = Scene::new();
+    assert!(scene.killed_after(Step::Locked));
+    let lock = scene.repo.path(".git/index.lock");
+    std::fs::remove_file(&lock).unwrap();
+    std::fs::write(&lock, b"theirs").unwrap();
+    assert_eq!(scene.land(), Landed::IndexLocked(lock.clone()));
+    assert_eq!(std::fs::read(&lock).unwrap(), b"theirs");
+}
+
+#[test]
+fn a_moved_branch_is_reported_and_left_alone() {
+    let scene = Scene::new();
+    scene.repo.git(&["commit", "-q", "--allow-empty", "-m", "elsewhere"]);
+    let tip = scene.repo.oid("HEAD");
+    let before = std::fs::read(scene.repo.path(".git/index")).unwrap();
+    assert_eq!(scene.land(), Landed::Moved { tip: Some(tip) });
+    assert_eq!(scene.repo.oid("HEAD"), tip);
+    assert_eq!(std::fs::read(scene.repo.path(".git/index")).unwrap(), before);
+}
+
+#[test]
+fn a_branch_that_moves_under_the_lock_is_noticed_by_the_swap() {
+    let scene = Scene::new();
+    let rival = || {
+        let tree = scene.repo.oid("HEAD^{tree}").to_string();
+        let parent = scene.parent.to_string();
+        scene.repo.git(&["commit-tree", &tree, "-p", &parent, "-m", "rival"]).trim().to_owned()
+    };
+    let race = |step| {
+        if step == Step::Prepared {
+            scene.repo.git(&["update-ref", "refs/heads/main", &rival()]);
+        }
+    };
+    let end = scene.land_watched(&race).unwrap();
+    assert_eq!(end, Landed::Moved { tip: Some(scene.repo.oid("HEAD")) });
+    scene.assert_nothing_left("lost race");
+}
+
+#[test]
+fn a_branch_beyond_the_candidate_has_it_and_a_lost_branch_does_not() {
+    let scene = Scene::new();
+    scene.land();
+    scene.repo.git(&["commit", "-q", "-m", "next"]);
+    assert_eq!(scene.land(), Landed::Beyond { tip: scene.repo.oid("HEAD") });
+    scene.repo.git(&["switch", "-q", "-c", "side"]);
+    scene.repo.git(&["branch", "-D", "main"]);
+    assert_eq!(scene.land(), Landed::Moved { tip: None });
+}
+
+#[test]
+fn an_operation_in_progress_stops_it_before_anything() {
+    let scene = Scene::new();
+    let head = scene.parent.to_string();
+    std::fs::write(scene.repo.path(".git/MERGE_HEAD"), format!("{head}\n")).unwrap();
+    let busy = |operation| Landed::GitBusy { worktree: ".".to_owned(), operation };
+    assert_eq!(scene.land(), busy(Operation::Merge));
+    scene.assert_nothing_left("merge");
+    std::fs::remove_file(scene.repo.path(".git/MERGE_HEAD")).unwrap();
+    scene.repo.write(".git/rebase-merge/head-name", b"refs/heads/main\n");
+    assert_eq!(scene.land(), busy(Operation::Rebase));
+    assert_eq!(scene.repo.oid("refs/heads/main"), scene.parent);
+}
+
+#[test]
+fn a_linked_worktree_gets_its_index_and_its_reflog_and_others_are_not_touched() {
+    let mut scene = Scene::new();
+    scene.repo.git(&["stash", "-qu"]);
+    scene.repo.git(&["switch", "-q", "-c", "side"]);
+    let top = scene.repo.beside("linked");
+    scene.repo.git(&["worktree", "add", "-q", top.to_str().unwrap(), "main"]);
+    for (name, data) in [("a", &b"2\n"[..]), ("new/n", b"2\n")] {
+        std::fs::create_dir_all(top.join(name).parent().unwrap()).unwrap();
+        std::fs::write(top.join(name), data).unwrap();
+    }
+    std::fs::remove_file(top.join("gone")).unwrap();
+    let git_dir = scene.repo.path(".git/worktrees/linked");
+    scene.worktrees.push(Worktree { id: "linked".to_owned(), top: top.clone(), git_dir });
+    let main_index = std::fs::read(scene.repo.path(".git/index")).unwrap();
+    for step in STEPS {
+        scene.killed_after(step);
+    }
+    assert_eq!(scene.land(), Landed::Done);
+    let at_top = |args: &[&str]| scene.repo.git_at(&top, args, &[]);
+    assert_eq!(at_top(&["status", "--porcelain"]), "");
+    let log = at_top(&["reflog", "-1", "--format=%gs", "HEAD"]);
+    assert_eq!(log, format!("agentproto: policy {POLICY}\n"));
+    assert_eq!(std::fs::read(scene.repo.path(".git/index")).unwrap(), main_index);
+    assert_eq!(scene.repo.git(&["symbolic-ref", "HEAD"]), "refs/heads/side\n");
+    scene.assert_nothing_left("linked");
+}
+
+#[test]
+fn a_branch_checked_out_nowhere_just_moves() {
+    let scene = Scene::new();
+    scene.repo.git(&["switch", "-q", "--discard-changes", "-c", "side"]);
+    assert_eq!(scene.land(), Landed::Done);
+    assert_eq!(scene.repo.oid("refs/heads/main"), scene.candidate);
+    assert_eq!(scene.repo.oid("HEAD"), scene.parent);
+}
+
+#[test]
+fn packed_refs_split_untracked_and_version_4_indexes_work_and_no_program_runs() {
+    for setting in [
+        ("core.splitIndex", "true"),
+        ("core.untrackedCache", "true"),
+        ("index.version", "4"),
+        ("core.fsmonitor", "touch \"$(git rev-parse --git-dir)/ran\"; false"),
+    ] {
+        let scene = Scene::new();
+        scene.repo.git(&["config", setting.0, setting.1]);
+        scene.repo.git(&["update-index", "--force-write-index"]);
+        scene.repo.git(&["pack-refs", "--all"]);
+        scene.repo.write(".git/hooks/post-index-change", b"#!/bin/sh\ntouch .git/ran\n");
+        scene.repo.write(".git/hooks/reference-transaction", b"#!/bin/sh\ntouch .git/ran\n");
+        for hook in ["post-index-change", "reference-transaction"] {
+            let at = scene.repo.path(format!(".git/hooks/{hook}"));
+            std::fs::set_permissions(at, std::os::unix::fs::PermissionsExt::from_mode(0o755))
+                .unwrap();
+        }
+        let ran = scene.repo.path(".git/ran");
+        let _ = std::fs::remove_file(&ran);
+        assert_eq!(scene.land(), Landed::Done, "{setting:?}");
+        assert!(!ran.exists(), "{setting:?}");
+        scene.assert_landed(setting.0);
+    }
+}
+
+#[test]
+fn the_post_commit_hook_runs_with_the_repositorys_own_settings_and_cannot_fail_a_commit() {
+    let repo = Repo::new();
+    assert_eq!(post_commit(&repo.program()), None);
+    let hook = repo.path(".git/hooks/post-commit");
+    std::fs::create_dir_all(hook.parent().unwrap()).unwrap();
+    std::fs::write(&hook, "#!/bin/sh\nenv > env.txt\necho out of luck >&2\nexit 3\n").unwrap();
+    std::fs::set_permissions(&hook, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+    let text = post_commit(&repo.program()).unwrap();
+    assert!(text.ends_with("ended with exit code 3: out of luck"), "{text}");
+    let env = std::fs::read_to_string(repo.path("env.txt")).unwrap();
+    assert!(!env.contains("GIT_LITERAL_PATHSPECS") && !env.contains("GIT_OPTIONAL_LOCKS"), "{env}");
+}
