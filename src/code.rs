@@ -127,6 +127,7 @@ codes! {
     PathIsSubmodule "path-is-submodule" REFUSED "submodules are committed with git itself";
     PathIgnored "path-ignored" REFUSED "the file is ignored by git";
     PathSpecialFile "path-special-file" REFUSED "only files and symlinks can be committed";
+    PathSymlinkEscapes "path-symlink-escapes" REFUSED "let the link point to something inside the worktree";
     PathOutsideSparse "path-outside-sparse-checkout" REFUSED "add it to the sparse checkout first";
     IdentityMissing "identity-missing" REFUSED "set user.name and user.email";
     SignersMissing "signers-missing" REFUSED "no allowed-signers file is in force: run git agentproto init";

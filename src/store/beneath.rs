@@ -16,12 +16,15 @@ use std::{
         fd::{AsFd, BorrowedFd, OwnedFd},
         unix::ffi::OsStrExt,
     },
-    path::Path,
+    path::{Path, PathBuf},
 };
 
 /// The top of a worktree, held open.
 #[derive(Debug)]
-pub struct Root(OwnedFd);
+pub struct Root {
+    fd: OwnedFd,
+    top: PathBuf,
+}
 
 /// What is at a path.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -106,7 +109,14 @@ impl Root {
     /// The operating system refuses.
     pub fn open(top: &Path) -> std::io::Result<Self> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        Ok(Self(rustix::fs::open(top, flags, Mode::empty())?))
+        let fd = rustix::fs::open(top, flags, Mode::empty())?;
+        Ok(Self { fd, top: top.to_owned() })
+    }
+
+    /// Where it was opened.
+    #[must_use]
+    pub fn top(&self) -> &Path {
+        &self.top
     }
 
     /// Says what is at `path`.
@@ -115,7 +125,7 @@ impl Root {
     /// See [`LookError`].
     pub fn look(&self, path: &RepoPath) -> Result<OnDisk, LookError> {
         let Some((dir, name)) = self.parent(path)? else { return Ok(OnDisk::Absent) };
-        self.look_in(dir.as_ref().unwrap_or(&self.0).as_fd(), name)
+        self.look_in(dir.as_ref().unwrap_or(&self.fd).as_fd(), name)
             .map_err(|e| LookError::Io { path: path.clone(), source: e.into() })
     }
 
@@ -153,7 +163,7 @@ impl Root {
         let io = |source| LookError::Io { path: path.clone(), source };
         let gone = || io(std::io::ErrorKind::NotFound.into());
         let (dir, name) = self.parent(path)?.ok_or_else(gone)?;
-        let at = dir.as_ref().unwrap_or(&self.0);
+        let at = dir.as_ref().unwrap_or(&self.fd);
         let fd = openat(at, name, FILE, Mode::empty()).map_err(|e| io(e.into()))?;
         let mut file = File::from(fd);
         if !file.metadata().map_err(io)?.is_file() {
@@ -177,7 +187,7 @@ impl Root {
         for (depth, name) in dirs.iter().enumerate() {
             let io = |e: Errno| LookError::Io { path: path.clone(), source: e.into() };
             let at = || String::from_utf8_lossy(&dirs[..=depth].join(&b'/')).into_owned();
-            let above = dir.as_ref().unwrap_or(&self.0);
+            let above = dir.as_ref().unwrap_or(&self.fd);
             match openat(above, *name, DIRECTORY, Mode::empty()) {
                 Ok(inside) => {
                     if is_repository(inside.as_fd()).map_err(io)? {
@@ -228,9 +238,30 @@ fn stamp(stat: &Stat) -> Stamp {
     ])
 }
 
+/// True if a link at `path` with this text points out of the worktree at `top`, judged by the text alone.
+#[must_use]
+pub fn link_escapes(top: &Path, path: &RepoPath, target: &[u8]) -> bool {
+    let (inside, mut depth) = if target.starts_with(b"/") {
+        let target = Path::new(std::ffi::OsStr::from_bytes(target));
+        let Ok(below) = target.strip_prefix(top) else { return true };
+        (below.as_os_str().as_bytes(), 0_usize)
+    } else {
+        (target, path.names().count().saturating_sub(1))
+    };
+    for name in inside.split(|b| *b == b'/') {
+        match name {
+            b"" | b"." => {}
+            b".." if depth == 0 => return true,
+            b".." => depth -= 1,
+            _ => depth += 1,
+        }
+    }
+    false
+}
+
 /// The path of `path` below `top`, for messages and for programs.
 #[must_use]
-pub fn full(top: &Path, path: &RepoPath) -> std::path::PathBuf {
+pub fn full(top: &Path, path: &RepoPath) -> PathBuf {
     top.join(std::ffi::OsStr::from_bytes(path.as_bytes()))
 }
 
@@ -257,6 +288,25 @@ mod tests {
         for error in [root.look(&path("d/x")).unwrap_err(), root.read(&path("d/x")).unwrap_err()] {
             assert_eq!(error.to_string(), "'d/x': 'd' is a symbolic link");
             assert_eq!(error.code(), Code::PathThroughSymlink);
+        }
+    }
+
+    #[test]
+    fn a_link_leaves_the_worktree_by_its_text() {
+        let top = Path::new("/w/top");
+        for (at, target, leaves) in [
+            ("l", "a", false),
+            ("l", "..", true),
+            ("d/l", "../a", false),
+            ("d/l", "../../a", true),
+            ("d/l", "x/../../../a", true),
+            ("l", "/etc/passwd", true),
+            ("l", "/w/top/a", false),
+            ("l", "/w/top/../x", true),
+            ("l", "/w/topper", true),
+            ("l", "..a/.../b", false),
+        ] {
+            assert_eq!(link_escapes(top, &path(at), target.as_bytes()), leaves, "{at} {target}");
         }
     }
 

@@ -15,7 +15,8 @@ use super::{
     candidate::Listed,
     git::{Git, GitError},
     worktree_state::{
-        Operation, StateError, Worktree, branch_tip, operation_in_progress, read_optional,
+        Operation, StateError, Worktree, branch_tip, is_conflicted, open_index_at,
+        operation_in_progress, read_optional,
     },
 };
 use crate::{
@@ -120,6 +121,7 @@ impl LandError {
 /// The points between which a kill must do no harm; tests stop at each.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Step {
+    Settled,
     Recorded,
     Locked,
     Prepared,
@@ -144,9 +146,9 @@ fn land_watched(
     at: &dyn Fn(Step),
 ) -> Result<Landed, LandError> {
     let mut landing = Landing { ctx, at, worktrees, locks: Vec::new() };
-    if !landing.settle_dead_run()?
-        && let Some(end) = landing.look()?
-    {
+    let unfinished = landing.settle_dead_run()?;
+    at(Step::Settled);
+    if !unfinished && let Some(end) = landing.look()? {
         return Ok(end);
     }
     match landing.up_to_move() {
@@ -258,7 +260,7 @@ impl Landing<'_> {
         }
         // Under the locks: is everything still as it was?
         for worktree in &with_branch {
-            if let Some(operation) = operation_in_progress(&worktree.git_dir)? {
+            if let Some(operation) = conflict_or_operation(self.ctx.repo, worktree)? {
                 return Ok(Some(busy(worktree, operation)));
             }
         }
@@ -351,6 +353,17 @@ impl Landing<'_> {
         }
         Ok(false)
     }
+}
+
+/// An entry in conflict would lose its stages to the candidate's.
+fn conflict_or_operation(
+    repo: &gix::Repository,
+    worktree: &Worktree,
+) -> Result<Option<Operation>, StateError> {
+    let found = operation_in_progress(&worktree.git_dir)?;
+    let index = open_index_at(&worktree.git_dir.join("index"), repo.object_hash())?;
+    let unmerged = index.is_some_and(|i| is_conflicted(&i));
+    Ok(found.or_else(|| unmerged.then_some(Operation::Conflict)))
 }
 
 fn busy(worktree: &Worktree, operation: Operation) -> Landed {

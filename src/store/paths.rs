@@ -5,7 +5,9 @@
 //! does not exist is fine here; the candidate says so when it matters.
 
 use super::{
-    beneath::{LookError, OnDisk, Root},
+    beneath::{LookError, OnDisk, Root, link_escapes},
+    filters::directories,
+    object::{Kind, hash},
     worktree_state::{Head, StateError, git_error, head, open_index},
 };
 use crate::{
@@ -152,6 +154,11 @@ fn judge(
         // The tracked file is gone: that can be recorded.
         OnDisk::Directory { repository: false } => None,
         OnDisk::Special => refuse(Code::PathSpecialFile, "it is no file and no symbolic link"),
+        OnDisk::Symlink { target }
+            if link_escapes(root.top(), path, &target) && !tracked.is_link_to(path, &target)? =>
+        {
+            refuse(Code::PathSymlinkEscapes, "it is a link that points out of the worktree")
+        }
         OnDisk::File { .. } | OnDisk::Symlink { .. } if kind.is_none() => {
             ignored(repo, tracked, path)?
         }
@@ -214,7 +221,10 @@ impl<'r> Tracked<'r> {
     }
 
     fn is_skipped(&self, path: &RepoPath) -> bool {
+        // A sparse index keeps a whole directory as one entry, `dir/`.
+        let within = |dir: Vec<u8>| self.entry(&dir).is_some_and(|e| e.mode.is_sparse());
         self.entry(path.as_bytes()).is_some_and(|e| e.flags.contains(Flags::SKIP_WORKTREE))
+            || directories(std::iter::once(path)).into_iter().any(within)
     }
 
     /// The mode the path is tracked with, in the index or in `HEAD`.
@@ -222,11 +232,21 @@ impl<'r> Tracked<'r> {
         if let Some(entry) = self.entry(path.as_bytes()) {
             return Ok(Some(entry.mode));
         }
-        let Some(tree) = &self.head else { return Ok(None) };
-        let names = path.names();
-        let found =
-            tree.lookup_entry(names).map_err(|e| git_error("the tree of HEAD")(e.to_string()))?;
+        let found = self.at_head(path)?;
         Ok(found.map(|e| e.mode()).filter(|m| !m.is_tree()).map(Mode::from))
+    }
+
+    /// True if `HEAD` has this very link already.
+    fn is_link_to(&self, path: &RepoPath, target: &[u8]) -> Result<bool, StateError> {
+        let blob = hash(Kind::Blob, target);
+        let found = self.at_head(path)?;
+        Ok(found.is_some_and(|e| e.mode().is_link() && e.object_id().as_bytes() == blob.as_bytes()))
+    }
+
+    fn at_head(&self, path: &RepoPath) -> Result<Option<gix::object::tree::Entry<'_>>, StateError> {
+        let Some(tree) = &self.head else { return Ok(None) };
+        let found = tree.lookup_entry(path.names());
+        found.map_err(|e| git_error("the tree of HEAD")(e.to_string()))
     }
 
     fn submodule_above(&self, path: &RepoPath) -> Option<String> {
@@ -257,7 +277,8 @@ mod tests {
     #[test]
     fn all_problems_at_once_each_with_its_code() {
         let repo = Repo::new();
-        repo.write(".gitignore", b"*.env\n!keep.env\n");
+        repo.write(".gitignore", b"*.env\n!keep.env\nbuild/\n");
+        repo.write("build/x", b"1");
         repo.write("tracked.env", b"1");
         repo.git(&["add", "-f", ".gitignore", "tracked.env"]);
         repo.git(&["commit", "-qm", "1"]);
@@ -266,11 +287,18 @@ mod tests {
         repo.write("d/x", b"3");
         repo.git(&["init", "-q", "inner"]);
         symlink("d", repo.path("link")).unwrap();
+        symlink("/etc/passwd", repo.path("leak")).unwrap();
+        symlink("/etc/hosts", repo.path("old")).unwrap();
+        repo.git(&["add", "old"]);
+        repo.git(&["commit", "-qm", "2"]);
         rustix::fs::mkfifoat(rustix::fs::CWD, repo.path("pipe"), rustix::fs::Mode::RUSR).unwrap();
         let found = codes(
             &repo,
             &[
                 "p.env",
+                "build/x",
+                "leak",
+                "old",
                 "keep.env",
                 "tracked.env",
                 "d",
@@ -286,6 +314,8 @@ mod tests {
         );
         let expected = [
             ("p.env", "path-ignored"),
+            ("build/x", "path-ignored"),
+            ("leak", "path-symlink-escapes"),
             ("d", "path-is-directory"),
             ("link/x", "path-through-symlink"),
             ("inner", "path-is-submodule"),
@@ -331,10 +361,12 @@ mod tests {
         let repo = Repo::new();
         repo.write("in/a", b"1");
         repo.commit_file("out/b", b"1");
-        repo.git(&["sparse-checkout", "set", "in"]);
-        assert!(!repo.path("out/b").exists());
-        let expected = [("out/b".to_owned(), "path-outside-sparse-checkout")];
-        assert_eq!(codes(&repo, &["in/a", "out/b"]), expected);
+        for index in ["--no-sparse-index", "--sparse-index"] {
+            repo.git(&["sparse-checkout", "set", "--cone", index, "in"]);
+            assert!(!repo.path("out/b").exists());
+            let expected = [("out/b".to_owned(), "path-outside-sparse-checkout")];
+            assert_eq!(codes(&repo, &["in/a", "out/b"]), expected, "{index}");
+        }
     }
 
     #[test]

@@ -96,6 +96,15 @@ impl Repo {
         String::from_utf8_lossy(&out.stdout).into_owned()
     }
 
+    /// With a file as stdin.
+    #[expect(clippy::disallowed_methods, reason = "test set-up")]
+    pub(crate) fn git_fed(&self, args: &[&str], stdin: &Path) {
+        let mut git = Command::new("git");
+        git.args(args).current_dir(self.top()).env_clear().envs(self.env_vars());
+        let status = git.stdin(std::fs::File::open(stdin).unwrap()).status().unwrap();
+        assert!(status.success(), "git {args:?}");
+    }
+
     /// For calls that end in a conflict.
     pub(crate) fn try_git(&self, args: &[&str]) {
         git_in(self.home.path(), &self.top(), args, &[]);

@@ -64,6 +64,8 @@ pub enum Operation {
     Revert,
     /// `git bisect`.
     Bisect,
+    /// Conflicts in the index, whatever left them there (`git stash pop` names no operation).
+    Conflict,
 }
 
 impl Operation {
@@ -76,6 +78,7 @@ impl Operation {
             Self::CherryPick => Code::CherryPickInProgress,
             Self::Revert => Code::RevertInProgress,
             Self::Bisect => Code::BisectInProgress,
+            Self::Conflict => Code::UnmergedIndex,
         }
     }
 }
@@ -172,7 +175,8 @@ pub fn branch_tip(repo: &gix::Repository, branch: &str) -> Result<Option<Oid>, S
     oid(&tip).map(Some)
 }
 
-/// The operation in progress in the worktree with this git directory.
+/// The operation in progress in the worktree with this git directory. Never [`Operation::Conflict`]: that is
+/// [`is_unmerged`]'s to say.
 ///
 /// # Errors
 /// The git directory cannot be read.
@@ -208,12 +212,18 @@ pub(super) fn read_optional(path: &Path) -> Result<Option<Vec<u8>>, StateError> 
 
 /// The worktree's index; none when it has none yet.
 pub(super) fn open_index(repo: &gix::Repository) -> Result<Option<gix::index::File>, StateError> {
-    let path = repo.index_path();
-    if !exists(&path)? {
+    open_index_at(&repo.index_path(), repo.object_hash())
+}
+
+pub(super) fn open_index_at(
+    path: &Path,
+    object_hash: gix::hash::Kind,
+) -> Result<Option<gix::index::File>, StateError> {
+    if !exists(path)? {
         return Ok(None);
     }
     let options = gix::index::decode::Options::default();
-    gix::index::File::at(path, repo.object_hash(), false, options)
+    gix::index::File::at(path, object_hash, false, options)
         .map(Some)
         .map_err(|e| git_error("the index")(e.to_string()))
 }
@@ -223,10 +233,10 @@ pub(super) fn open_index(repo: &gix::Repository) -> Result<Option<gix::index::Fi
 /// # Errors
 /// The index cannot be read.
 pub fn is_unmerged(repo: &gix::Repository) -> Result<bool, StateError> {
-    Ok(open_index(repo)?.is_some_and(|index| conflicted(&index)))
+    Ok(open_index(repo)?.is_some_and(|index| is_conflicted(&index)))
 }
 
-fn conflicted(index: &gix::index::File) -> bool {
+pub(super) fn is_conflicted(index: &gix::index::File) -> bool {
     index.entries().iter().any(|e| e.stage_raw() != 0)
 }
 
@@ -284,7 +294,7 @@ pub fn index_tree(repo: &gix::Repository) -> Result<Option<Oid>, StateError> {
     let Some(index) = open_index(repo)? else {
         return Ok(Some(hash(Kind::Tree, b"")));
     };
-    if conflicted(&index) {
+    if is_conflicted(&index) {
         return Ok(None);
     }
     let mut lines = Vec::new();

@@ -16,18 +16,10 @@ pub fn commit_object(
 ) -> Object {
     let seconds = at.seconds();
     let Identity { author, committer } = who;
-    let mut data = format!(
+    let head = format!(
         "tree {tree}\nparent {parent}\nauthor {author} {seconds} +0000\ncommitter {committer} {seconds} +0000\n"
-    )
-    .into_bytes();
-    // git marks what it cannot read as its default encoding; without the mark `git fsck` stays silent
-    // but `git log` shows mojibake.
-    if std::str::from_utf8(message).is_err() {
-        data.extend_from_slice(b"encoding ISO-8859-1\n");
-    }
-    data.push(b'\n');
-    data.extend_from_slice(message);
-    Object::new(Kind::Commit, data)
+    );
+    Object::new(Kind::Commit, [head.as_bytes(), b"\n", message].concat())
 }
 
 #[cfg(test)]

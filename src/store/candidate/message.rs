@@ -41,7 +41,8 @@ impl MessageError {
 }
 
 /// Cleans a message as `git commit -m` does: no white space at line ends, no empty lines at both ends, no
-/// two in a row, one line feed at the end. Lines with `#` stay: nobody edited the message.
+/// two in a row, one line feed at the end. Lines with `#` stay: nobody edited the message. Bytes that are
+/// not UTF-8 are taken for Latin-1, as git does when it makes a commit.
 ///
 /// # Errors
 /// See [`MessageError`].
@@ -49,9 +50,10 @@ pub fn clean(raw: &[u8]) -> Result<Vec<u8>, MessageError> {
     if let Some(at) = raw.iter().position(|b| *b == 0) {
         return Err(MessageError::Nul { at });
     }
-    let mut out: Vec<u8> = Vec::with_capacity(raw.len() + 1);
+    let text = as_utf8(raw);
+    let mut out: Vec<u8> = Vec::with_capacity(text.len() + 1);
     let mut gap = false;
-    for line in raw.split(|b| *b == b'\n') {
+    for line in text.as_bytes().split(|b| *b == b'\n') {
         let line = trim_end(line);
         if line.is_empty() {
             gap = !out.is_empty();
@@ -71,6 +73,15 @@ pub fn clean(raw: &[u8]) -> Result<Vec<u8>, MessageError> {
         }
         _ => Ok(out),
     }
+}
+
+fn as_utf8(raw: &[u8]) -> String {
+    let mut text = String::with_capacity(raw.len());
+    for chunk in raw.utf8_chunks() {
+        text.push_str(chunk.valid());
+        text.extend(chunk.invalid().iter().copied().map(char::from));
+    }
+    text
 }
 
 /// What git calls white space (fewer characters than C does).
@@ -222,6 +233,17 @@ mod tests {
             let (_, body) = git.split_once("\n\n").unwrap();
             assert_eq!(String::from_utf8(clean(message.as_bytes()).unwrap()).unwrap(), body);
         }
+    }
+
+    #[test]
+    fn what_is_not_utf8_is_read_as_latin_1_like_git_does() {
+        let repo = Repo::new();
+        let message = b"caf\xe9 \xc3\xa9 \xe2\x82 \xff\n";
+        repo.write("msg", message);
+        repo.git(&["commit", "-q", "--allow-empty", "--cleanup=whitespace", "-F", "msg"]);
+        let git = repo.git(&["cat-file", "commit", "HEAD"]);
+        let (_, body) = git.split_once("\n\n").unwrap();
+        assert_eq!(String::from_utf8(clean(message).unwrap()).unwrap(), body);
     }
 
     #[test]

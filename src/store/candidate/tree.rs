@@ -4,7 +4,7 @@ use crate::{
     code::Code,
     domain::{candidate::ChangeKind, oid::Oid, path::RepoPath},
     store::{
-        beneath::{LookError, OnDisk, Root},
+        beneath::{LookError, OnDisk, Root, link_escapes},
         filters::{self, FilterError, Filters, Input, directories},
         object::{Kind, Object},
         tree::{self, Entry, Mode, TreeEditError, TreeError},
@@ -134,7 +134,7 @@ pub fn fix_tree(
     let mut plans = Vec::new();
     for path in paths.iter().collect::<BTreeSet<_>>() {
         let old = parent.find(parent_tree, path)?;
-        let plan = plan(ctx.filters.repo, &rules, root.look(path)?, (path, old))?;
+        let plan = plan(ctx.filters.repo, &rules, &root, (path, old))?;
         plans.push((path, old, plan));
     }
     let (contents, mut objects) = store_files(ctx, &root, &mut parent, parent_tree, &plans)?;
@@ -233,7 +233,7 @@ enum Plan {
 fn plan(
     repo: &gix::Repository,
     rules: &Rules,
-    found: OnDisk,
+    root: &Root,
     (path, old): (&RepoPath, Option<(Mode, Oid)>),
 ) -> Result<Plan, CandidateError> {
     let refuse = |code, is| Err(CandidateError::NotAFile { path: path.clone(), code, is });
@@ -242,7 +242,7 @@ fn plan(
     }
     // A directory of the parent at this place is no file that could be deleted.
     let old = old.filter(|(mode, _)| *mode != Mode::Tree);
-    match found {
+    match root.look(path)? {
         OnDisk::Absent | OnDisk::Directory { repository: false } if old.is_some() => Ok(Plan::Gone),
         OnDisk::Absent if is_staged(repo, path)? => Ok(Plan::Keep),
         OnDisk::Absent => Err(CandidateError::NoSuchPath(path.clone())),
@@ -251,7 +251,14 @@ fn plan(
             refuse(Code::PathIsSubmodule, "a repository of its own")
         }
         OnDisk::Special => refuse(Code::PathSpecialFile, "no file and no symbolic link"),
-        OnDisk::Symlink { target } => Ok(Plan::Link(Object::new(Kind::Blob, target))),
+        OnDisk::Symlink { target } => {
+            let escapes = link_escapes(root.top(), path, &target);
+            let blob = Object::new(Kind::Blob, target);
+            if escapes && old != Some((Mode::Symlink, blob.id)) {
+                return refuse(Code::PathSymlinkEscapes, "a link that points out of the worktree");
+            }
+            Ok(Plan::Link(blob))
+        }
         found @ OnDisk::File { executable, .. } => {
             Ok(Plan::File { mode: rules.mode(executable, old), found })
         }

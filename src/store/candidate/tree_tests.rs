@@ -80,8 +80,8 @@ const CASES: &[Case<'_>] = &[
     ("only group executes", BASE, &[Chmod(b"a", 0o654)], &[b"a"]),
     (
         "fileMode off keeps",
-        &[Write(b"a", b"1"), Chmod(b"a", 0o755), Config("core.fileMode", "false")],
-        &[Chmod(b"a", 0o644), Write(b"a", b"2")],
+        &[Write(b"a", b"1"), Chmod(b"a", 0o755)],
+        &[Config("core.fileMode", "false"), Chmod(b"a", 0o644), Write(b"a", b"2")],
         &[b"a"],
     ),
     (
@@ -92,7 +92,6 @@ const CASES: &[Case<'_>] = &[
     ),
     ("new link", BASE, &[Link("a", b"l")], &[b"l"]),
     ("dangling link", BASE, &[Link("no/such", b"l")], &[b"l"]),
-    ("link outside", BASE, &[Link("/etc/passwd", b"l")], &[b"l"]),
     ("link to directory", BASE, &[Link("d", b"l")], &[b"l"]),
     ("file to link", BASE, &[Remove(b"a"), Link("z", b"a")], &[b"a"]),
     ("link to file", &[Link("x", b"l")], &[Remove(b"l"), Write(b"l", b"x")], &[b"l"]),
@@ -312,6 +311,18 @@ fn refusals_name_path_and_code() {
         fails(&["d/x"]),
         ("path-through-symlink", "'d/x': 'd' is a symbolic link".to_owned())
     );
+}
+
+#[test]
+fn case_63_a_link_out_of_the_worktree_is_refused_unless_it_was_there_before() {
+    let repo = Repo::new();
+    symlink("/etc/hosts", repo.path("old")).unwrap();
+    repo.commit_file("a", b"1");
+    symlink("/etc/passwd", repo.path("leak")).unwrap();
+    assert_eq!(repo.fix(&[path("old")]).unwrap().changes.len(), 0);
+    let error = repo.fix(&[path("leak"), path("old")]).unwrap_err();
+    assert_eq!(error.to_string(), "'leak' is a link that points out of the worktree");
+    assert_eq!(error.code(), Code::PathSymlinkEscapes);
 }
 
 #[test]

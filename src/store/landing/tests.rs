@@ -12,7 +12,8 @@ use crate::{
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 const POLICY: &str = "pol_01arz3ndektsv4rrffq69g5fav";
-const STEPS: [Step; 7] = [
+const STEPS: [Step; 8] = [
+    Step::Settled,
     Step::Recorded,
     Step::Locked,
     Step::Prepared,
@@ -171,8 +172,9 @@ fn landing_again_after_a_kill_at_any_step_ends_as_without() {
 
 #[test]
 fn two_kills_in_a_row_end_as_without() {
-    for first in STEPS {
-        for second in STEPS {
+    let telling = [Step::Locked, Step::Prepared, Step::Moved, Step::Installed];
+    for first in telling {
+        for second in telling {
             let scene = Scene::new();
             scene.killed_after(first);
             scene.killed_after(second);
@@ -188,7 +190,7 @@ fn the_index_follows_when_only_the_branch_moved_after_the_kill() {
     let scene = Scene::new();
     assert!(scene.killed_after(Step::Prepared));
     let update = |step| {
-        if step == Step::Recorded {
+        if step == Step::Settled {
             let new = scene.candidate.to_string();
             scene.repo.git(&["update-ref", "refs/heads/main", &new]);
         }
@@ -282,6 +284,13 @@ fn an_operation_in_progress_stops_it_before_anything() {
     std::fs::remove_file(scene.repo.path(".git/MERGE_HEAD")).unwrap();
     scene.repo.write(".git/rebase-merge/head-name", b"refs/heads/main\n");
     assert_eq!(scene.land(), busy(Operation::Rebase));
+    std::fs::remove_dir_all(scene.repo.path(".git/rebase-merge")).unwrap();
+    let blob = scene.repo.oid("HEAD:a").to_string();
+    let list = scene.repo.beside("list");
+    std::fs::write(&list, format!("100644 {blob} 2\ta\n100644 {blob} 3\ta\n")).unwrap();
+    scene.repo.git(&["rm", "-q", "--cached", "a"]);
+    scene.repo.git_fed(&["update-index", "--index-info"], &list);
+    assert_eq!(scene.land(), busy(Operation::Conflict));
     assert_eq!(scene.repo.oid("refs/heads/main"), scene.parent);
 }
 
