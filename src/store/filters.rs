@@ -185,7 +185,9 @@ impl<'a> Scratch<'a> {
         let plain = ["-c", "core.splitIndex=false", "-c", "core.untrackedCache=false"];
         let args: Vec<&str> = [&quiet, &plain, args].concat();
         let quoted = quote_alternate(&self.real);
-        let extra: [(&str, &OsStr); 3] = [
+        let extra: [(&str, &OsStr); 4] = [
+            // Filters are the user's programs: what they write may depend on the language they are run in.
+            ("LC_ALL", self.with.git.var("LC_ALL").unwrap_or_default()),
             ("GIT_INDEX_FILE", self.index.as_os_str()),
             ("GIT_OBJECT_DIRECTORY", self.objects.as_os_str()),
             ("GIT_ALTERNATE_OBJECT_DIRECTORIES", &quoted),

@@ -22,9 +22,8 @@ use std::{
 /// The only `GIT_*` variables a call keeps: they choose the user's own configuration files. A keep-list,
 /// because every git release adds names that change what a call does.
 const KEPT: [&str; 3] = ["GIT_CONFIG_GLOBAL", "GIT_CONFIG_SYSTEM", "GIT_CONFIG_NOSYSTEM"];
-/// Would open a program or change output.
-const DROPPED: [&str; 7] =
-    ["PAGER", "LESS", "EDITOR", "VISUAL", "EMAIL", "LANGUAGE", "XDG_CONFIG_DIRS"];
+/// Would open a program, name somebody or change the language of messages.
+const DROPPED: [&str; 5] = ["PAGER", "EDITOR", "VISUAL", "EMAIL", "LANGUAGE"];
 
 /// git, bound to one worktree.
 #[derive(Clone, Debug)]

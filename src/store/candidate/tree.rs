@@ -209,11 +209,14 @@ impl Rules {
 
     /// git's `ce_mode_from_stat`, with the parent's entry in place of the index's.
     fn mode(&self, executable: bool, old: Option<(Mode, Oid)>) -> Mode {
-        match old {
-            Some((Mode::Symlink, _)) if !self.symlinks => Mode::Symlink,
-            Some((mode @ (Mode::File | Mode::Executable), _)) if !self.file_mode => mode,
-            _ if self.file_mode && executable => Mode::Executable,
-            _ => Mode::File,
+        let old = old.map(|(mode, _)| mode);
+        if !self.symlinks && old == Some(Mode::Symlink) {
+            Mode::Symlink
+        } else if self.file_mode {
+            if executable { Mode::Executable } else { Mode::File }
+        } else {
+            let keeps = |mode: &Mode| matches!(mode, Mode::File | Mode::Executable);
+            old.filter(keeps).unwrap_or(Mode::File)
         }
     }
 }
@@ -308,14 +311,13 @@ fn store_files<'p>(
 
 /// Old permission bits (`100664`) of an untouched file are no change.
 fn keep_old_mode(old: Option<(Mode, Oid)>, new: Option<(Mode, Oid)>) -> Option<(Mode, Oid)> {
-    match (old, new) {
-        (Some((Mode::OldFile(bits), was)), Some((mode, is)))
-            if was == is && (bits & 0o100 != 0) == (mode == Mode::Executable) =>
-        {
-            old
-        }
-        _ => new,
+    if let (Some((Mode::OldFile(bits), was)), Some((mode, is))) = (old, new)
+        && was == is
+        && (bits & 0o100 != 0) == (mode == Mode::Executable)
+    {
+        return old;
     }
+    new
 }
 
 fn changes(plans: &[Planned<'_>], listed: &[Listed]) -> Vec<Change> {

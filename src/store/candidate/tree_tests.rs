@@ -172,6 +172,15 @@ const CASES: &[Case<'_>] = &[
         &[b"c.u", b"n\nl.u"],
     ),
     (
+        "a filter keeps its language",
+        &[
+            Config("filter.say.clean", "cat; echo \"$LC_ALL\""),
+            Write(b".gitattributes", b"*.u filter=say\n"),
+        ],
+        &[Write(b"c.u", b"abc")],
+        &[b"c.u"],
+    ),
+    (
         "filter on a link",
         &[UPPER, Write(b".gitattributes", b"* filter=up\n")],
         &[Link("abc", b"l")],

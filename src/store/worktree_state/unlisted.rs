@@ -1,0 +1,230 @@
+//! Counting what differs outside the listed paths, without running any program.
+
+use super::{Head, StateError, git_error, head, oid, open_index, setting};
+use crate::{
+    domain::path::RepoPath,
+    store::object::{Kind, hash},
+};
+use gix::bstr::{BStr, ByteSlice};
+use std::{
+    collections::{HashMap, HashSet},
+    io::ErrorKind,
+    os::unix::ffi::OsStrExt,
+    path::Path,
+};
+
+/// How many files outside the listed paths differ from `HEAD` while a gate runs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Unlisted {
+    /// Tracked files that are changed, staged, deleted or unmerged.
+    pub tracked: u64,
+    /// Untracked files that are not ignored.
+    pub untracked: u64,
+}
+
+/// Counts changes outside `listed` from stat data, index and `HEAD`'s trees. Racily clean files may be
+/// missed (decisions 32). An entry without stat data, as landing leaves it, is compared by its bytes
+/// instead, else every landed file would count as changed until somebody runs `git status`.
+///
+/// # Errors
+/// Index, `HEAD` or the worktree cannot be read.
+pub fn unlisted_changes(
+    repo: &gix::Repository,
+    listed: &[RepoPath],
+) -> Result<Unlisted, StateError> {
+    let listed: HashSet<&[u8]> = listed.iter().map(RepoPath::as_bytes).collect();
+    let index = match open_index(repo)? {
+        Some(index) => index,
+        None => gix::index::File::from_state(
+            gix::index::State::new(repo.object_hash()),
+            repo.index_path(),
+        ),
+    };
+    let mut at_head = head_files(repo)?;
+    let mut seen: HashSet<Vec<u8>> = HashSet::new();
+    let mut tracked = 0;
+    let probe = Probe::new(repo)?;
+    for entry in index.entries() {
+        let path = entry.path(&index);
+        let before = at_head.remove(path.as_bytes());
+        if entry.mode.is_submodule() || entry.mode.is_sparse() || !seen.insert(path.to_vec()) {
+            continue;
+        }
+        let staged = before != Some((entry.mode, entry.id)) || entry.stage_raw() != 0;
+        if !listed.contains(path.as_bytes()) && (staged || probe.changed(entry, path)?) {
+            tracked += 1;
+        }
+    }
+    // What is left of HEAD is deleted from the index (a sparse index has none of its own).
+    if !index.is_sparse() {
+        tracked += at_head
+            .iter()
+            .filter(|(path, (mode, _))| !mode.is_submodule() && !listed.contains(path.as_slice()))
+            .count() as u64;
+    }
+    seen.extend(at_head.into_keys());
+    let untracked = untracked(repo, &index)?
+        .into_iter()
+        .filter(|p| !listed.contains(p.as_slice()) && !seen.contains(p))
+        .count() as u64;
+    Ok(Unlisted { tracked, untracked })
+}
+
+type Files = HashMap<Vec<u8>, (gix::index::entry::Mode, gix::ObjectId)>;
+
+fn head_files(repo: &gix::Repository) -> Result<Files, StateError> {
+    let bad = git_error("the tree of HEAD");
+    if matches!(head(repo)?, Head::Unborn { .. }) {
+        return Ok(Files::new());
+    }
+    let tree = repo.head_tree_id().map_err(|e| bad(e.to_string()))?;
+    let index = repo.index_from_tree(&tree).map_err(|e| bad(e.to_string()))?;
+    let entries = index.entries().iter();
+    Ok(entries.map(|e| (e.path(&index).to_vec(), (e.mode, e.id))).collect())
+}
+
+/// Compares index entries with what is on disk.
+struct Probe<'a> {
+    top: &'a Path,
+    options: gix::index::entry::stat::Options,
+    file_mode: bool,
+}
+
+impl<'a> Probe<'a> {
+    fn new(repo: &'a gix::Repository) -> Result<Self, StateError> {
+        let bad = git_error("the configuration");
+        let options = repo.stat_options().map_err(|e| bad(e.to_string()))?;
+        let top = repo.workdir().ok_or_else(|| bad("there is no worktree".to_owned()))?;
+        Ok(Self { top, options, file_mode: setting(repo, "core.fileMode", true)? })
+    }
+
+    fn changed(&self, entry: &gix::index::Entry, path: &BStr) -> Result<bool, StateError> {
+        let full = self.top.join(std::ffi::OsStr::from_bytes(path));
+        let meta = match gix::index::fs::Metadata::from_path_no_follow(&full) {
+            Ok(meta) => meta,
+            Err(e) if matches!(e.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => {
+                // Outside a sparse checkout files are absent on purpose.
+                return Ok(!entry.flags.contains(gix::index::entry::Flags::SKIP_WORKTREE));
+            }
+            Err(source) => return Err(StateError::Io { path: full, source }),
+        };
+        if self.mode_differs(entry.mode, &meta) {
+            return Ok(true);
+        }
+        if entry.stat == gix::index::entry::Stat::default() {
+            return bytes_differ(&full, &meta, entry);
+        }
+        let stat = gix::index::entry::Stat::from_fs(&meta)
+            .map_err(|e| git_error("a file's times")(e.to_string()))?;
+        Ok(!entry.stat.matches(&stat, self.options))
+    }
+
+    fn mode_differs(&self, mode: gix::index::entry::Mode, meta: &gix::index::fs::Metadata) -> bool {
+        use gix::index::entry::Mode;
+        if meta.is_symlink() {
+            return mode != Mode::SYMLINK;
+        }
+        if !meta.is_file() {
+            return true;
+        }
+        match mode {
+            Mode::FILE => self.file_mode && meta.is_executable(),
+            Mode::FILE_EXECUTABLE => self.file_mode && !meta.is_executable(),
+            _ => true,
+        }
+    }
+}
+
+fn bytes_differ(
+    path: &Path,
+    meta: &gix::index::fs::Metadata,
+    entry: &gix::index::Entry,
+) -> Result<bool, StateError> {
+    let bad = |source| StateError::Io { path: path.to_owned(), source };
+    let bytes = if meta.is_symlink() {
+        std::fs::read_link(path).map_err(bad)?.into_os_string().as_bytes().to_vec()
+    } else {
+        std::fs::read(path).map_err(bad)?
+    };
+    Ok(hash(Kind::Blob, &bytes) != oid(&entry.id)?)
+}
+
+fn untracked(
+    repo: &gix::Repository,
+    index: &gix::index::State,
+) -> Result<Vec<Vec<u8>>, StateError> {
+    let bad = git_error("the worktree");
+    let options = repo.dirwalk_options().map_err(|e| bad(e.to_string()))?;
+    let options = options.emit_untracked(gix::dir::walk::EmissionMode::Matching);
+    let mut found = gix::dir::walk::delegate::Collect::default();
+    let never = std::sync::atomic::AtomicBool::new(false);
+    repo.dirwalk(index, None::<&str>, &never, options, &mut found)
+        .map_err(|e| bad(e.to_string()))?;
+    let entries = found.unorded_entries.into_iter();
+    Ok(entries
+        .filter(|(e, _)| matches!(e.status, gix::dir::entry::Status::Untracked))
+        .map(|(e, _)| e.rela_path.to_vec())
+        .collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::store::testing::{Repo, path};
+
+    /// Older than the index, so that no entry is racily clean.
+    fn settle(repo: &Repo) {
+        let then =
+            std::time::SystemTime::UNIX_EPOCH + std::time::Duration::from_secs(1_600_000_000);
+        for name in ["a", "b", "c", "d/x"] {
+            std::fs::File::options()
+                .write(true)
+                .open(repo.path(name))
+                .unwrap()
+                .set_modified(then)
+                .unwrap();
+        }
+        repo.git(&["update-index", "--refresh"]);
+    }
+
+    #[test]
+    fn unlisted_changes_are_counted_without_the_listed_ones() {
+        let repo = Repo::new();
+        for name in ["a", "b", "c", "d/x"] {
+            repo.write(name, b"1");
+        }
+        repo.commit_file(".gitignore", b"*.o\n");
+        settle(&repo);
+        let count = |listed: &[&str]| {
+            let listed: Vec<RepoPath> = listed.iter().map(path).collect();
+            let found = unlisted_changes(&repo.gix(), &listed).unwrap();
+            (found.tracked, found.untracked)
+        };
+        assert_eq!(count(&[]), (0, 0));
+        repo.write("new/u", b"1");
+        repo.write("new/v", b"1");
+        repo.write("x.o", b"1");
+        repo.git(&["init", "-q", "inner"]);
+        repo.write("inner/deep", b"1");
+        repo.write("a", b"22");
+        std::fs::remove_file(repo.path("d/x")).unwrap();
+        repo.write("b", b"staged");
+        repo.git(&["add", "b"]);
+        repo.git(&["rm", "-q", "--cached", "c"]);
+        assert_eq!(count(&[]), (4, 3));
+        assert_eq!(count(&["a", "b", "new/u"]), (2, 2));
+        assert_eq!(count(&["a", "b", "c", "d/x", "new/u", "new/v"]), (0, 1));
+    }
+
+    #[test]
+    fn an_entry_without_stat_data_is_no_change_by_itself() {
+        let repo = Repo::new();
+        let id = repo.commit_file("a", b"1");
+        let blob = repo.oid(&format!("{id}:a")).to_string();
+        std::fs::remove_file(repo.path(".git/index")).unwrap();
+        repo.git(&["update-index", "--add", "--cacheinfo", &format!("100644,{blob},a")]);
+        assert_eq!(unlisted_changes(&repo.gix(), &[]).unwrap(), Unlisted::default());
+        repo.write("a", b"2");
+        assert_eq!(unlisted_changes(&repo.gix(), &[]).unwrap().tracked, 1);
+    }
+}
