@@ -62,6 +62,8 @@ pub const LOG_RETENTION_DAYS: u64 = 30;
 
 /// Deadline of one call of the user's git, milliseconds.
 pub const GIT_CALL_MS: u64 = 120_000;
+/// After a called program ended, how long its output may be held open by others, milliseconds.
+pub const CALL_DRAIN_MS: u64 = 500;
 
 const _: () = assert!(GATE_TIMEOUT_DEFAULT_MS <= GATE_TIMEOUT_MAX_MS);
 const _: () = assert!(CHECKPOINT_BYTES < WAL_PREALLOCATED_BYTES);

@@ -176,7 +176,8 @@ pub fn acquire(agent_dir: &Path, effect: &str) -> Result<Acquired, LiveError> {
     }
 }
 
-/// Ends an effect that another process performs and waits until its runner is gone.
+/// Ends an effect that another process performs and waits until its runner is gone. Not to be called with
+/// a lock the performer needs to finish.
 ///
 /// # Errors
 /// It cannot be identified, or does not end within [`limits::CANCEL_WAIT_MS`].
@@ -226,8 +227,11 @@ impl Live {
 
 impl Drop for Live {
     fn drop(&mut self) {
-        // Removed while locked; if that fails the record names only processes that are gone.
-        let _ = fs::remove_file(&self.path);
+        // Removed while locked, and only our own: the folder may have been deleted and made anew. If it
+        // fails the record names only processes that are gone.
+        if matches!(is_at(&self.file, &self.path), Ok(true)) {
+            let _ = fs::remove_file(&self.path);
+        }
     }
 }
 

@@ -1,12 +1,21 @@
 //! The one place where a program is started and waited for.
 //!
-//! Contract: argv only, never a shell; own process group; a deadline; both streams read to the end at
-//! the same time as stdin is written. Gates do not come through here but through `runtime::runner`.
+//! Contract: argv only, never a shell; own process group; a deadline; both streams are read at the same
+//! time as stdin is written, until the program has ended and nobody holds them open, or
+//! [`limits::CALL_DRAIN_MS`] later: a hook may leave something in the background. Gates do not come
+//! through here but through `runtime::runner`.
 
+use crate::limits;
+use rustix::{
+    event::{PollFd, PollFlags, Timespec, poll},
+    io::Errno,
+    process::{Pid, PidfdFlags, Signal, kill_process_group, pidfd_open},
+};
 use std::{
     ffi::OsString,
-    io::{Read, Write},
-    os::unix::process::CommandExt,
+    fs::File,
+    io::{self, Read, Write},
+    os::{fd::OwnedFd, unix::process::CommandExt},
     path::PathBuf,
     process::{Child, Command, ExitStatus, Stdio},
     time::{Duration, Instant},
@@ -82,7 +91,7 @@ pub(super) fn bare(call: &Call) -> Command {
     command
 }
 
-/// Runs the program to its end.
+/// Runs the program to its end. What it left in the background may go on, but holds up nothing.
 ///
 /// # Errors
 /// It cannot be started, does not end in time, or cannot be waited for.
@@ -94,53 +103,215 @@ pub fn run(call: &Call) -> Result<Done, SpawnError> {
         .stderr(Stdio::piped())
         .spawn()
         .map_err(|source| SpawnError::Start { program: call.program.clone(), source })?;
-    let (stdin, stdout, stderr) = (child.stdin.take(), child.stdout.take(), child.stderr.take());
-    std::thread::scope(|scope| {
-        scope.spawn(move || {
-            // A program that ends without reading its input is judged by its exit status.
-            let _ = stdin.map(|mut pipe| pipe.write_all(&call.stdin));
-        });
-        let out = scope.spawn(|| read_all(stdout));
-        let err = scope.spawn(|| read_all(stderr));
-        let status = wait(&mut child, call);
-        let join = |t: std::thread::ScopedJoinHandle<'_, Vec<u8>>| t.join().unwrap_or_default();
-        status.map(|status| Done { status, stdout: join(out), stderr: join(err) })
-    })
-}
-
-fn read_all(pipe: Option<impl Read>) -> Vec<u8> {
-    let mut bytes = Vec::new();
-    if let Some(mut pipe) = pipe {
-        // What was read before a failure is still shown.
-        let _ = pipe.read_to_end(&mut bytes);
-    }
-    bytes
-}
-
-fn wait(child: &mut Child, call: &Call) -> Result<ExitStatus, SpawnError> {
     let lost = |source| SpawnError::Wait { program: call.program.clone(), source };
-    let end = Instant::now() + Duration::from_millis(call.deadline_ms);
-    let mut pause = Duration::from_micros(200);
-    loop {
-        if let Some(status) = child.try_wait().map_err(lost)? {
-            return Ok(status);
+    match Talk::new(&mut child, call).and_then(|talk| talk.finish(&mut child)) {
+        Ok(Some(done)) => Ok(done),
+        Ok(None) => {
+            end(&mut child).map_err(lost)?;
+            let (program, deadline_ms) = (call.program.clone(), call.deadline_ms);
+            Err(SpawnError::Deadline { program, deadline_ms })
         }
-        if Instant::now() >= end {
-            kill_group(child);
-            child.wait().map_err(lost)?;
-            return Err(SpawnError::Deadline {
-                program: call.program.clone(),
-                deadline_ms: call.deadline_ms,
-            });
+        Err(error) => {
+            // The first error is the one to report.
+            let _ = end(&mut child);
+            Err(lost(error))
         }
-        std::thread::sleep(pause);
-        pause = (pause * 2).min(Duration::from_millis(10));
     }
 }
 
-fn kill_group(child: &Child) {
-    if let Some(pid) = i32::try_from(child.id()).ok().and_then(rustix::process::Pid::from_raw) {
+/// A running program and the three pipes to it, none of which may block.
+struct Talk<'a> {
+    pidfd: OwnedFd,
+    input: &'a [u8],
+    stdin: Option<File>,
+    stdout: Reader,
+    stderr: Reader,
+    end: Instant,
+}
+
+impl<'a> Talk<'a> {
+    fn new(child: &mut Child, call: &'a Call) -> io::Result<Self> {
+        let (stdin, stdout, stderr) =
+            (child.stdin.take(), child.stdout.take(), child.stderr.take());
+        Ok(Self {
+            pidfd: pidfd_open(pid_of(child)?, PidfdFlags::empty())?,
+            input: &call.stdin,
+            stdin: stdin.map(|pipe| unblocked(pipe.into())).transpose()?,
+            stdout: Reader::new(stdout.map(Into::into))?,
+            stderr: Reader::new(stderr.map(Into::into))?,
+            end: Instant::now() + Duration::from_millis(call.deadline_ms),
+        })
+    }
+
+    /// `None` when the deadline passed first.
+    fn finish(mut self, child: &mut Child) -> io::Result<Option<Done>> {
+        let mut status = None;
+        loop {
+            self.write()?;
+            self.stdout.read()?;
+            self.stderr.read()?;
+            if status.is_none() {
+                status = child.try_wait()?;
+                if status.is_some() {
+                    self.end = Instant::now() + Duration::from_millis(limits::CALL_DRAIN_MS);
+                }
+            }
+            let closed = self.stdout.pipe.is_none() && self.stderr.pipe.is_none();
+            let over = Instant::now() >= self.end;
+            match status {
+                Some(status) if closed || over => {
+                    let (stdout, stderr) = (self.stdout.bytes, self.stderr.bytes);
+                    return Ok(Some(Done { status, stdout, stderr }));
+                }
+                None if over => return Ok(None),
+                Some(_) | None => self.wait(status.is_some())?,
+            }
+        }
+    }
+
+    fn wait(&self, ended: bool) -> io::Result<()> {
+        let mut fds = Vec::new();
+        if !ended {
+            fds.push(PollFd::new(&self.pidfd, PollFlags::IN));
+            fds.extend(self.stdin.iter().map(|pipe| PollFd::new(pipe, PollFlags::OUT)));
+        }
+        for reader in [&self.stdout, &self.stderr] {
+            fds.extend(reader.pipe.iter().map(|pipe| PollFd::new(pipe, PollFlags::IN)));
+        }
+        let left = self.end.saturating_duration_since(Instant::now());
+        let timeout = Timespec::try_from(left).map_err(io::Error::other)?;
+        match poll(&mut fds, Some(&timeout)) {
+            Ok(_) | Err(Errno::INTR) => Ok(()),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Writes what fits; closes stdin when all is written. A program that ends without reading its
+    /// input is judged by its exit status.
+    fn write(&mut self) -> io::Result<()> {
+        while let Some(pipe) = &mut self.stdin {
+            if self.input.is_empty() {
+                self.stdin = None;
+                break;
+            }
+            match pipe.write(self.input) {
+                Ok(count) => self.input = &self.input[count..],
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) if error.kind() == io::ErrorKind::BrokenPipe => self.stdin = None,
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+}
+
+struct Reader {
+    pipe: Option<File>,
+    bytes: Vec<u8>,
+}
+
+impl Reader {
+    fn new(pipe: Option<OwnedFd>) -> io::Result<Self> {
+        Ok(Self { pipe: pipe.map(unblocked).transpose()?, bytes: Vec::new() })
+    }
+
+    /// Reads what is there.
+    fn read(&mut self) -> io::Result<()> {
+        let Some(pipe) = &mut self.pipe else { return Ok(()) };
+        match pipe.read_to_end(&mut self.bytes) {
+            Ok(_) => {
+                self.pipe = None;
+                Ok(())
+            }
+            // What was read before is in the vector.
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(()),
+            Err(error) => Err(error),
+        }
+    }
+}
+
+fn unblocked(pipe: OwnedFd) -> io::Result<File> {
+    rustix::io::ioctl_fionbio(&pipe, true)?;
+    Ok(File::from(pipe))
+}
+
+fn pid_of(child: &Child) -> io::Result<Pid> {
+    let pid = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
+    pid.ok_or_else(|| io::Error::other("the program has no pid"))
+}
+
+/// Kills the process group and reaps its leader.
+fn end(child: &mut Child) -> io::Result<()> {
+    match kill_process_group(pid_of(child)?, Signal::KILL) {
         // Already gone is as good as killed.
-        let _ = rustix::process::kill_process_group(pid, rustix::process::Signal::KILL);
+        Ok(()) | Err(Errno::SRCH) => {}
+        Err(error) => return Err(error.into()),
+    }
+    child.wait().map(|_| ())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sh(script: &str, stdin: &[u8], deadline_ms: u64) -> Result<Done, SpawnError> {
+        run(&Call {
+            program: "/bin/sh".into(),
+            args: vec!["-c".into(), script.into()],
+            cwd: "/".into(),
+            env: vec![("PATH".into(), "/usr/bin:/bin".into())],
+            stdin: stdin.to_vec(),
+            deadline_ms,
+        })
+    }
+
+    #[test]
+    fn writes_and_reads_at_the_same_time() {
+        let input = vec![b'x'; 1024 * 1024];
+        let done =
+            sh("cat; cat /dev/null; head -c 300000 /dev/zero >&2; exit 3", &input, 60_000).unwrap();
+        assert_eq!((done.stdout, done.stderr), (input, vec![0; 300_000]));
+        assert_eq!(done.status.code(), Some(3));
+    }
+
+    #[test]
+    fn input_nobody_reads_is_no_error() {
+        let done = sh("exit 0", &vec![b'x'; 1024 * 1024], 60_000).unwrap();
+        assert!(done.status.success());
+    }
+
+    #[test]
+    fn a_background_process_that_holds_the_output_holds_up_nothing() {
+        let begun = Instant::now();
+        let done = sh("sleep 20 & echo $!", b"", 60_000).unwrap();
+        assert!(begun.elapsed() < Duration::from_secs(10));
+        let pid: i32 = String::from_utf8(done.stdout).unwrap().trim().parse().unwrap();
+        rustix::process::kill_process(Pid::from_raw(pid).unwrap(), Signal::KILL).unwrap();
+    }
+
+    #[test]
+    fn the_deadline_ends_the_group() {
+        let begun = Instant::now();
+        let error = sh("sleep 60 & sleep 60", b"", 100).unwrap_err();
+        assert!(begun.elapsed() < Duration::from_secs(10));
+        assert_eq!(error.to_string(), "/bin/sh did not end within 100 ms and was killed");
+    }
+
+    #[test]
+    fn says_what_cannot_be_started() {
+        let call = Call {
+            program: "/no/such/program".into(),
+            args: Vec::new(),
+            cwd: "/".into(),
+            env: Vec::new(),
+            stdin: Vec::new(),
+            deadline_ms: 1,
+        };
+        let error = run(&call).unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "cannot start /no/such/program: No such file or directory (os error 2)"
+        );
     }
 }

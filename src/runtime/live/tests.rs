@@ -5,7 +5,10 @@ use crate::runtime::runner::{
     Ended, run,
     tests::{Lab, until},
 };
-use std::process::{Child, Command, Stdio};
+use std::{
+    process::{Child, Command, Stdio},
+    sync::atomic::{AtomicU32, Ordering},
+};
 
 const EFFECT: &str = "gate.pol.1";
 
@@ -44,6 +47,37 @@ fn busy_while_held_and_free_afterwards() {
     drop(live);
     assert!(!dir.path().join("live").join(EFFECT).exists());
     assert!(matches!(acquire(dir.path(), EFFECT).unwrap(), Acquired::Mine(_)));
+}
+
+#[test]
+fn never_two_at_once_though_files_come_and_go() {
+    let dir = tempfile::tempdir().unwrap();
+    let (holders, turns) = (AtomicU32::new(0), AtomicU32::new(0));
+    std::thread::scope(|scope| {
+        for _ in 0..4 {
+            scope.spawn(|| {
+                while turns.load(Ordering::SeqCst) < 300 {
+                    if let Acquired::Mine(live) = acquire(dir.path(), EFFECT).unwrap() {
+                        assert_eq!(holders.fetch_add(1, Ordering::SeqCst), 0, "two at once");
+                        std::thread::yield_now();
+                        holders.fetch_sub(1, Ordering::SeqCst);
+                        turns.fetch_add(1, Ordering::SeqCst);
+                        drop(live);
+                    }
+                }
+            });
+        }
+    });
+}
+
+#[test]
+fn gives_back_only_its_own_file() {
+    let dir = tempfile::tempdir().unwrap();
+    let Acquired::Mine(first) = acquire(dir.path(), EFFECT).unwrap() else { panic!("not ours") };
+    fs::remove_dir_all(dir.path().join("live")).unwrap();
+    let Acquired::Mine(second) = acquire(dir.path(), EFFECT).unwrap() else { panic!("not ours") };
+    drop(first);
+    assert!(second.path().exists());
 }
 
 #[test]

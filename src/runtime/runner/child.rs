@@ -123,7 +123,13 @@ fn supervise(
         Ok(child) => child,
         Err(error) => return Ok(Some(not_started(spec, &error))),
     };
-    let mut tree = Tree::new(child, begun, spec.timeout_ms)?;
+    let mut tree = match Tree::new(child, begun, spec.timeout_ms) {
+        Ok(tree) => tree,
+        Err(error) => {
+            signal_all(&process::descendants(std::process::id())?, Signal::KILL)?;
+            return Err(error);
+        }
+    };
     let outcome = tree.note_main(started).and_then(|()| tree.watch(news));
     // Whatever went wrong: first nothing may be left, then it may be reported.
     tree.sweep(news.signals)?;
@@ -142,9 +148,13 @@ fn call(spec: &RunSpec) -> Call {
     }
 }
 
+/// The reason names no path: it is recorded under a ref, where nothing of one machine belongs.
 fn not_started(spec: &RunSpec, error: &io::Error) -> Ran {
-    let because =
-        format!("cannot start {} in {}: {error}", spec.program.display(), spec.cwd.display());
+    let because = if spec.cwd.is_dir() {
+        format!("cannot be started: {error}")
+    } else {
+        format!("has no directory to run in: {error}")
+    };
     Ran {
         ended: Ended::NotStarted(because),
         signals: Vec::new(),

@@ -59,7 +59,7 @@ pub enum Ended {
     Signaled(String),
     /// At the deadline, however it reacted.
     TimedOut,
-    /// It could not be started; the reason.
+    /// It could not be started; the reason, free of paths.
     NotStarted(String),
 }
 

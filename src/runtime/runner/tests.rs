@@ -318,9 +318,8 @@ fn arguments_and_values_that_are_not_utf8_arrive() {
 fn case_88_what_cannot_be_executed_is_not_started() {
     let lab = Lab::new();
     let check = |program: PathBuf, expected: &str| {
-        let spec = RunSpec { program: program.clone(), args: Vec::new(), ..lab.spec("", 1_000) };
-        let because =
-            format!("cannot start {} in {}: {expected}", program.display(), lab.path().display());
+        let spec = RunSpec { program, args: Vec::new(), ..lab.spec("", 1_000) };
+        let because = format!("cannot be started: {expected}");
         assert_eq!(lab.run_spec(&spec).ended, Ended::NotStarted(because));
     };
     check(lab.path().join("missing"), "No such file or directory (os error 2)");
@@ -333,6 +332,9 @@ fn case_88_what_cannot_be_executed_is_not_started() {
     let empty = lab.script("empty", "");
     fs::write(&empty, "").unwrap();
     check(empty, "Exec format error (os error 8)");
+    let nowhere = RunSpec { cwd: lab.path().join("missing"), ..lab.spec("exit 0", 1_000) };
+    let because = "has no directory to run in: No such file or directory (os error 2)".into();
+    assert_eq!(lab.run_spec(&nowhere).ended, Ended::NotStarted(because));
 }
 
 #[test]
