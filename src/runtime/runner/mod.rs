@@ -23,6 +23,7 @@ mod capture;
 mod child;
 mod message;
 mod owner;
+mod tree;
 
 pub use capture::Captured;
 pub use child::runner_main;
