@@ -1,0 +1,438 @@
+//! A machine of its own for each test: home, keys, configuration and repositories below one directory.
+//!
+//! Contract: a child sees only the variables set here; nothing outside the directory is read but programs;
+//! no wait is without a deadline. This is the only test module that starts programs, reads the process
+//! environment or sleeps.
+
+use serde_json::Value;
+use sha2::{Digest, Sha256};
+use std::{
+    collections::BTreeMap,
+    ffi::{OsStr, OsString},
+    fmt::Write as _,
+    fs,
+    os::unix::{ffi::OsStrExt, fs::MetadataExt, process::CommandExt, process::ExitStatusExt},
+    path::{Path, PathBuf},
+    process::{Child, Command, ExitStatus, Stdio},
+    sync::mpsc,
+    time::{Duration, Instant},
+};
+
+/// No child of a test runs longer.
+const CHILD_DEADLINE: Duration = Duration::from_secs(120);
+
+/// What `wait_for` waits at most unless told otherwise.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
+
+/// Directory of the binary under test.
+fn binary_dir() -> &'static Path {
+    Path::new(env!("CARGO_BIN_EXE_git-agentproto")).parent().unwrap()
+}
+
+#[expect(
+    clippy::disallowed_methods,
+    reason = "git and ssh-keygen are found as the tester finds them"
+)]
+fn search_path() -> OsString {
+    let mut path = binary_dir().as_os_str().to_owned();
+    path.push(":");
+    path.push(std::env::var_os("PATH").unwrap_or_else(|| "/usr/local/bin:/usr/bin:/bin".into()));
+    path
+}
+
+/// How a program ended and what it printed.
+#[derive(Debug)]
+pub(crate) struct Output {
+    pub(crate) status: ExitStatus,
+    pub(crate) stdout: Vec<u8>,
+    pub(crate) stderr: Vec<u8>,
+    told: String,
+}
+
+impl Output {
+    /// Exit code; a death by signal is 128 + its number, as a shell says it.
+    pub(crate) fn code(&self) -> i32 {
+        self.status.code().or_else(|| self.status.signal().map(|s| 128 + s)).unwrap()
+    }
+
+    pub(crate) fn out(&self) -> String {
+        String::from_utf8_lossy(&self.stdout).into_owned()
+    }
+
+    pub(crate) fn err(&self) -> String {
+        String::from_utf8_lossy(&self.stderr).into_owned()
+    }
+
+    /// Stdout as the one JSON object it has to be.
+    #[track_caller]
+    pub(crate) fn json(&self) -> Value {
+        serde_json::from_slice(&self.stdout)
+            .unwrap_or_else(|e| panic!("stdout is not one JSON object: {e}\n{self}"))
+    }
+
+    /// Panics with everything known unless the exit code is `want`.
+    #[track_caller]
+    pub(crate) fn exits(self, want: i32) -> Self {
+        assert_eq!(self.code(), want, "exit code of {self}");
+        self
+    }
+}
+
+impl std::fmt::Display for Output {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(
+            f,
+            "{}\n-- {}\n-- stdout\n{}\n-- stderr\n{}",
+            self.told,
+            self.status,
+            self.out(),
+            self.err()
+        )
+    }
+}
+
+/// A command line about to be run.
+pub(crate) struct Run {
+    command: Command,
+    stdin: Vec<u8>,
+    told: String,
+}
+
+impl Run {
+    pub(crate) fn dir(mut self, dir: impl AsRef<Path>) -> Self {
+        self.command.current_dir(dir);
+        self
+    }
+
+    pub(crate) fn env(mut self, name: &str, value: impl AsRef<OsStr>) -> Self {
+        self.command.env(name, value);
+        self
+    }
+
+    pub(crate) fn stdin(mut self, bytes: impl Into<Vec<u8>>) -> Self {
+        self.stdin = bytes.into();
+        self
+    }
+
+    pub(crate) fn stdout(mut self, to: impl Into<Stdio>) -> Self {
+        self.command.stdout(to);
+        self
+    }
+
+    /// Starts it in a process group of its own and leaves it to the caller.
+    pub(crate) fn start(mut self) -> Child {
+        self.command.process_group(0).spawn().unwrap()
+    }
+
+    /// Runs it to its end.
+    #[track_caller]
+    pub(crate) fn done(mut self) -> Output {
+        if !self.stdin.is_empty() {
+            self.command.stdin(Stdio::piped());
+        }
+        let (told, stdin) = (std::mem::take(&mut self.told), std::mem::take(&mut self.stdin));
+        let mut child = self.start();
+        let group = rustix::process::Pid::from_child(&child);
+        if let Some(mut pipe) = child.stdin.take() {
+            // A program that does not read its input is judged by how it ends.
+            let _ = std::io::Write::write_all(&mut pipe, &stdin);
+        }
+        let (sender, receiver) = mpsc::channel();
+        std::thread::spawn(move || sender.send(child.wait_with_output()));
+        let Ok(ended) = receiver.recv_timeout(CHILD_DEADLINE) else {
+            let _ = rustix::process::kill_process_group(group, rustix::process::Signal::KILL);
+            panic!("still running after {CHILD_DEADLINE:?}: {told}");
+        };
+        let ended = ended.unwrap();
+        Output { status: ended.status, stdout: ended.stdout, stderr: ended.stderr, told }
+    }
+}
+
+/// The hermetic machine. Its directory goes when it is dropped.
+pub(crate) struct TestEnv {
+    root: PathBuf,
+    _held: tempfile::TempDir,
+}
+
+impl TestEnv {
+    /// Home, global configuration, the keys `ada` (a signer) and `eve` (a stranger), allowed signers.
+    pub(crate) fn bare() -> Self {
+        let held = tempfile::tempdir().unwrap();
+        let root = held.path().canonicalize().unwrap();
+        let env = Self { root, _held: held };
+        fs::create_dir_all(env.home().join(".config")).unwrap();
+        for key in ["ada", "eve"] {
+            env.key(key, &["-t", "ed25519", "-N", ""]);
+        }
+        env.write_signers("ada@example.invalid namespaces=\"agentproto-ack\"", "ada");
+        for (name, value) in [
+            ("user.name", "Ada Example".to_owned()),
+            ("user.email", "ada@example.invalid".to_owned()),
+            ("init.defaultBranch", "main".to_owned()),
+            ("protocol.file.allow", "always".to_owned()),
+            ("agentproto.allowedSignersFile", env.path("allowed").display().to_string()),
+            ("agentproto.signingKey", env.path("ada").display().to_string()),
+        ] {
+            env.global(name, &value);
+        }
+        env
+    }
+
+    /// The same with a repository at `repo()`, an allowlist committed on its `main`, and `init` done.
+    pub(crate) fn new() -> Self {
+        let env = Self::bare();
+        env.make_repo("r");
+        env.ap(&["init", "--yes"]).exits(0);
+        env
+    }
+
+    pub(crate) fn path(&self, below: &str) -> PathBuf {
+        self.root.join(below)
+    }
+
+    pub(crate) fn home(&self) -> PathBuf {
+        self.path("home")
+    }
+
+    pub(crate) fn repo(&self) -> PathBuf {
+        self.path("r")
+    }
+
+    /// Makes a repository with one commit: `a.txt` and an allowlist of harmless programs.
+    pub(crate) fn make_repo(&self, name: &str) -> PathBuf {
+        let dir = self.path(name);
+        self.run("git", &["init", "-q", name]).dir(&self.root).done().exits(0);
+        fs::create_dir(dir.join(".agentproto")).unwrap();
+        fs::write(dir.join(".agentproto/allowed-commands.json"), allowlist(&[])).unwrap();
+        fs::write(dir.join("a.txt"), "hello\n").unwrap();
+        self.git_in(&dir, &["add", "."]);
+        self.git_in(&dir, &["commit", "-qm", "init"]);
+        dir
+    }
+
+    pub(crate) fn key(&self, name: &str, options: &[&str]) -> PathBuf {
+        let file = self.path(name);
+        let comment = format!("{name}@example.invalid");
+        let mut args = vec!["-q", "-C", &comment, "-f", file.to_str().unwrap()];
+        args.extend(options);
+        self.run("ssh-keygen", &args).dir(&self.root).done().exits(0);
+        file
+    }
+
+    /// Replaces the allowed-signers file by one line: `lead`, then the public key `key`.
+    pub(crate) fn write_signers(&self, lead: &str, key: &str) {
+        fs::write(self.path("allowed"), format!("{lead} {}\n", self.public_key(key))).unwrap();
+    }
+
+    /// Type and key text of a public key, without its comment.
+    pub(crate) fn public_key(&self, name: &str) -> String {
+        let text = fs::read_to_string(self.path(&format!("{name}.pub"))).unwrap();
+        text.split(' ').take(2).collect::<Vec<_>>().join(" ").trim_end().to_owned()
+    }
+
+    pub(crate) fn global(&self, name: &str, value: &str) {
+        self.run("git", &["config", "--global", name, value]).dir(&self.root).done().exits(0);
+    }
+
+    pub(crate) fn unset_global(&self, name: &str) {
+        self.run("git", &["config", "--global", "--unset-all", name])
+            .dir(&self.root)
+            .done()
+            .exits(0);
+    }
+
+    /// A program about to be run in the repository, with nothing but this machine's environment.
+    #[expect(clippy::disallowed_methods, reason = "the one spawn point of the tests")]
+    pub(crate) fn run<S: AsRef<OsStr>>(&self, program: &str, args: &[S]) -> Run {
+        let mut command = Command::new(program);
+        command.args(args).env_clear().env("PATH", search_path());
+        for (name, below) in [
+            ("HOME", "home"),
+            ("XDG_CONFIG_HOME", "home/.config"),
+            ("XDG_STATE_HOME", "home/.local/state"),
+            ("XDG_CACHE_HOME", "home/.cache"),
+        ] {
+            command.env(name, self.path(below));
+        }
+        command
+            .envs([("GIT_CONFIG_NOSYSTEM", "1"), ("GIT_TERMINAL_PROMPT", "0"), ("TZ", "UTC")])
+            .envs([("LANG", "C.UTF-8"), ("SHELL", "/bin/sh")])
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped());
+        let repo = self.repo();
+        command.current_dir(if repo.is_dir() { &repo } else { &self.root });
+        let words: Vec<_> =
+            args.iter().map(|a| a.as_ref().to_string_lossy().into_owned()).collect();
+        Run { command, stdin: Vec::new(), told: format!("{program} {}", shell_words::join(words)) }
+    }
+
+    /// `git ARGS…` in the repository, which has to succeed: its stdout without the last newline.
+    #[track_caller]
+    pub(crate) fn git(&self, args: &[&str]) -> String {
+        self.git_in(&self.repo(), args)
+    }
+
+    #[track_caller]
+    pub(crate) fn git_in(&self, dir: &Path, args: &[&str]) -> String {
+        let out = self.run("git", args).dir(dir).done().exits(0).out();
+        out.strip_suffix('\n').unwrap_or(&out).to_owned()
+    }
+
+    /// `git agentproto ARGS…`, as a user types it.
+    pub(crate) fn tool<S: AsRef<OsStr>>(&self, args: &[S]) -> Run {
+        let mut all: Vec<OsString> = vec!["agentproto".into()];
+        all.extend(args.iter().map(|a| a.as_ref().to_owned()));
+        self.run("git", &all)
+    }
+
+    #[track_caller]
+    pub(crate) fn ap<S: AsRef<OsStr>>(&self, args: &[S]) -> Output {
+        self.tool(args).done()
+    }
+
+    #[track_caller]
+    pub(crate) fn ap_in(&self, dir: &Path, args: &[&str]) -> Output {
+        self.tool(args).dir(dir).done()
+    }
+
+    /// The binary itself, without git in between: the pid is its own.
+    pub(crate) fn binary(&self, args: &[&str]) -> Run {
+        self.run(env!("CARGO_BIN_EXE_git-agentproto"), args)
+    }
+
+    /// Everything of the repository and the home a refused command must leave as it was.
+    pub(crate) fn snapshot(&self) -> Snapshot {
+        self.snapshot_of(&self.repo())
+    }
+
+    /// The same for the repository at `repo`; a directory that is none contributes its files.
+    pub(crate) fn snapshot_of(&self, repo: &Path) -> Snapshot {
+        let mut facts = BTreeMap::new();
+        digest_below(&self.home(), "home", &mut facts);
+        digest_below(&self.path("allowed"), "allowed", &mut facts);
+        let git = |args: &[&str]| self.run("git", args).dir(repo).done();
+        let common = git(&["rev-parse", "--path-format=absolute", "--git-common-dir"]);
+        if common.code() != 0 {
+            digest_below(repo, "files", &mut facts);
+            return Snapshot(facts);
+        }
+        let common = PathBuf::from(common.out().trim_end_matches('\n'));
+        let refs = git(&["for-each-ref", "--format=%(refname) %(objectname) %(symref)"]).exits(0);
+        for line in refs.out().lines() {
+            let (name, value) = line.split_once(' ').unwrap();
+            facts.insert(format!("ref {name}"), value.to_owned());
+        }
+        for name in ["HEAD", "config", "index", "MERGE_HEAD", "info"] {
+            digest_below(&common.join(name), &format!("git {name}"), &mut facts);
+        }
+        // Linked worktrees keep their HEAD and index here.
+        digest_below(&common.join("worktrees"), "git worktrees", &mut facts);
+        for line in git(&["worktree", "list", "--porcelain", "-z"]).exits(0).out().split('\0') {
+            if let Some(tree) = line.strip_prefix("worktree ") {
+                digest_below(Path::new(tree), &format!("files of {tree}"), &mut facts);
+            }
+        }
+        Snapshot(facts)
+    }
+}
+
+/// The allowlist document of the tests: harmless programs, `git status`, and the given scripts.
+pub(crate) fn allowlist(scripts: &[&str]) -> String {
+    let mut commands: Vec<Value> =
+        ["ls", "cat", "grep", "true", "false", "sleep"].into_iter().map(Value::from).collect();
+    commands.push(serde_json::json!({ "command": "git", "args": ["status"] }));
+    commands.extend(scripts.iter().map(|s| serde_json::json!({ "command": s })));
+    serde_json::json!({ "version": 1, "commands": commands }).to_string() + "\n"
+}
+
+/// Facts about refs, indexes, files and user settings by name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Snapshot(BTreeMap<String, String>);
+
+impl Snapshot {
+    /// The names whose value differs, one line each; empty when nothing changed.
+    pub(crate) fn differences(&self, later: &Self) -> Vec<String> {
+        let names: std::collections::BTreeSet<_> = self.0.keys().chain(later.0.keys()).collect();
+        let show = |s: &Self, name| s.0.get(name).map_or_else(|| "absent".to_owned(), Clone::clone);
+        names
+            .into_iter()
+            .filter(|n| self.0.get(*n) != later.0.get(*n))
+            .map(|n| format!("{n}: {} became {}", show(self, n), show(later, n)))
+            .collect()
+    }
+
+    /// The same without the facts whose name starts with one of `prefixes`.
+    pub(crate) fn without(mut self, prefixes: &[&str]) -> Self {
+        self.0.retain(|name, _| !prefixes.iter().any(|p| name.starts_with(p)));
+        self
+    }
+
+    #[track_caller]
+    pub(crate) fn assert_same(&self, later: &Self, when: &str) {
+        let changed = self.differences(later);
+        assert!(changed.is_empty(), "{when} changed:\n{}", changed.join("\n"));
+    }
+}
+
+/// Adds kind, mode and digest of `path` and of all below it. git's own directories are left out: their
+/// parts that matter are asked for by name.
+fn digest_below(path: &Path, name: &str, facts: &mut BTreeMap<String, String>) {
+    let Ok(meta) = fs::symlink_metadata(path) else { return };
+    let mode = meta.mode();
+    let value = if meta.is_symlink() {
+        format!("{mode:o} -> {}", fs::read_link(path).unwrap().display())
+    } else if meta.is_file() {
+        format!("{mode:o} {}", hex(&Sha256::digest(fs::read(path).unwrap())))
+    } else {
+        format!("{mode:o}")
+    };
+    facts.insert(name.to_owned(), value);
+    if meta.is_dir() {
+        for entry in fs::read_dir(path).unwrap() {
+            let entry = entry.unwrap();
+            if entry.file_name() != ".git" {
+                let below = String::from_utf8_lossy(entry.file_name().as_bytes()).into_owned();
+                digest_below(&entry.path(), &format!("{name}/{below}"), facts);
+            }
+        }
+    }
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().fold(String::new(), |mut text, byte| {
+        write!(text, "{byte:02x}").unwrap();
+        text
+    })
+}
+
+/// Polls until `condition` gives a value, and panics naming `what` when the deadline passes.
+#[track_caller]
+pub(crate) fn wait_for<T>(
+    what: &str,
+    deadline: Duration,
+    mut condition: impl FnMut() -> Option<T>,
+) -> T {
+    let end = Instant::now() + deadline;
+    loop {
+        if let Some(value) = condition() {
+            return value;
+        }
+        assert!(Instant::now() < end, "not within {deadline:?}: {what}");
+        pause(Duration::from_millis(10));
+    }
+}
+
+/// Lets time pass: between two looks of `wait_for`, and up to the chosen moment of a kill.
+pub(crate) fn pause(time: Duration) {
+    std::thread::sleep(time);
+}
+
+/// Command lines of all living processes, arguments joined by spaces.
+pub(crate) fn command_lines() -> Vec<String> {
+    let pids = fs::read_dir("/proc").unwrap().filter_map(Result::ok);
+    pids.filter_map(|p| fs::read(p.path().join("cmdline")).ok())
+        .map(|raw| String::from_utf8_lossy(&raw).replace('\0', " ").trim_end().to_owned())
+        .filter(|line| !line.is_empty())
+        .collect()
+}

@@ -1,0 +1,19 @@
+//! The integration tests: the binary seen from outside, on real repositories made with the user's git.
+//!
+//! One binary, so that everything links once. `env` is the hermetic machine every test stands on, `house`
+//! the moves several tests share; `tidy` and `cases_doc` hold the sources and documents to their rules.
+
+#![expect(clippy::unwrap_used, reason = "a test that cannot be set up has failed")]
+
+mod cases_ack;
+mod cases_doc;
+mod cases_gate;
+mod cases_staging;
+mod cases_store;
+mod cli_contract;
+mod env;
+mod house;
+mod inspect;
+mod kill;
+mod refusals;
+mod tidy;
