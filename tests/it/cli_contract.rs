@@ -1,1 +1,230 @@
-//! x
+//! What holds for every command: help, usage errors, streams.
+
+use crate::{env::TestEnv, house::text};
+use std::{fs::File, process::Stdio};
+
+/// Every command of this version, in the order of the help.
+const COMMANDS: &[&[&str]] = &[
+    &["commit"],
+    &["attach"],
+    &["status"],
+    &["ack"],
+    &["log"],
+    &["events"],
+    &["wait"],
+    &["verify"],
+    &["policy"],
+    &["policy", "attach"],
+    &["policy", "list"],
+    &["policy", "show"],
+    &["policy", "wait"],
+    &["policy", "ack"],
+    &["policy", "cancel"],
+    &["session"],
+    &["session", "adopt"],
+    &["session", "report"],
+    &["session", "list"],
+    &["session", "show"],
+    &["allow"],
+    &["trust"],
+    &["init"],
+    &["demo"],
+];
+
+/// Commands that only look, and answer on a fresh repository.
+const READING: &[&[&str]] = &[
+    &["status"],
+    &["log"],
+    &["events"],
+    &["policy", "list"],
+    &["policy", "list", "--all"],
+    &["session", "list"],
+];
+
+fn with(command: &[&'static str], more: &[&'static str]) -> Vec<&'static str> {
+    command.iter().chain(more).copied().collect()
+}
+
+#[test]
+fn every_command_explains_itself() {
+    let env = TestEnv::bare();
+    for command in COMMANDS {
+        let out = env.ap(&with(command, &["-h"])).exits(0);
+        assert!(out.out().contains("Usage") && out.stderr.is_empty(), "{out}");
+    }
+    for words in [&["-h"] as &[&str], &["help"]] {
+        let out = env.ap(words).exits(0);
+        for command in COMMANDS {
+            assert!(out.out().contains(command[0]), "'{}' is not in:\n{out}", command[0]);
+        }
+    }
+    // Both say that what follows `--` is the gate.
+    for command in ["attach", "commit"] {
+        let out = env.ap(&[command, "-h"]).exits(0);
+        assert!(out.out().contains("-- GATE") || out.out().contains("-- <GATE"), "{out}");
+    }
+}
+
+#[test]
+fn unknown_words_are_usage_errors() {
+    let env = TestEnv::new();
+    for command in COMMANDS {
+        let out = env.ap(&with(command, &["--no-such-flag"])).exits(129);
+        assert!(out.stdout.is_empty() && out.err().contains("usage"), "{out}");
+    }
+    for words in [&[] as &[&str], &["no-such-command"], &["policy"], &["policy", "no-such"]] {
+        let out = env.ap(words).exits(129);
+        assert!(out.stdout.is_empty() && !out.stderr.is_empty(), "{out}");
+    }
+    let out = env.ap(&["statu"]).exits(129);
+    assert!(out.err().contains("status"), "no near miss named: {out}");
+}
+
+#[test]
+fn flags_of_later_versions_do_not_exist_yet() {
+    let env = TestEnv::new();
+    let session = env.adopt("s");
+    for flag in ["--judge", "--scope", "--next", "--sandbox", "--protect", "--file", "--paths-from"]
+    {
+        env.ap(&["attach", &session, flag, "x", "--", "true"]).exits(129);
+    }
+    for flag in ["--clean", "--recursive", "--force-ignored", "--allow-submodule", "--yes"] {
+        let args = ["commit", flag, "--path", "a.txt", "-m", "m", "--", "true"];
+        env.ap(&args).exits(129);
+    }
+}
+
+#[test]
+fn json_errors_are_one_object_on_stderr() {
+    let env = TestEnv::new();
+    for (args, code, exit) in [
+        (&["policy", "show", "nothing", "--json"] as &[&str], "no-such-policy", 4),
+        (&["status", "--no-such-flag", "--json"], "usage", 129),
+        (&["events", "--since", "nothing", "--json"], "no-such-cursor", 4),
+    ] {
+        let out = env.ap(args).exits(exit);
+        assert!(out.stdout.is_empty(), "{out}");
+        let error: serde_json::Value = serde_json::from_slice(&out.stderr).unwrap();
+        assert_eq!(text(&error["error"], "code"), code, "{out}");
+        assert!(!text(&error["error"], "message").is_empty());
+        assert!(!text(&error["error"], "hint").is_empty());
+        assert!(text(&error, "schema").starts_with("agentproto/"), "{out}");
+    }
+}
+
+#[test]
+fn text_errors_say_code_and_next_step() {
+    let env = TestEnv::new();
+    let session = env.adopt("s");
+    let out = env.ap(&["attach", &session, "--", "test", "-f", "a.txt"]).exits(6);
+    for word in ["not-allowlisted", "test", "allowed-commands.json"] {
+        assert!(out.err().contains(word), "'{word}' is not in: {out}");
+    }
+    assert!(out.stdout.is_empty());
+}
+
+#[test]
+fn reading_commands_answer_one_object_whatever_the_user_configured() {
+    let env = TestEnv::new();
+    env.governed("f.txt");
+    for (name, value) in [
+        ("color.ui", "always"),
+        ("log.showSignature", "true"),
+        ("status.short", "true"),
+        ("column.ui", "always"),
+        ("core.abbrev", "4"),
+        ("log.decorate", "full"),
+        ("diff.external", "/bin/false"),
+        ("log.date", "relative"),
+    ] {
+        env.global(name, value);
+    }
+    for command in READING {
+        let out = env.ap(&with(command, &["--json"])).exits(0);
+        assert!(text(&out.json(), "schema").starts_with("agentproto/"), "{out}");
+        let plain = env.ap(&with(command, &[])).exits(0).out();
+        assert!(!plain.contains('\u{1b}'), "colour in a pipe: {plain:?}");
+    }
+}
+
+#[test]
+fn a_closed_pipe_ends_quietly_and_a_full_device_does_not() {
+    let env = TestEnv::new();
+    env.governed("f.txt");
+    for command in READING {
+        for more in [&[] as &[&str], &["--json"]] {
+            let mut child = env.tool(&with(command, more)).start();
+            drop(child.stdout.take());
+            let out = child.wait_with_output().unwrap();
+            let said = String::from_utf8_lossy(&out.stderr);
+            assert!(said.is_empty(), "{command:?} with a closed pipe says: {said}");
+            assert!(!matches!(out.status.code(), Some(1..=129)), "{command:?}: {}", out.status);
+
+            let full = File::options().write(true).open("/dev/full").unwrap();
+            let out = env.tool(&with(command, more)).stdout(Stdio::from(full)).done();
+            assert!(out.code() != 0 && !out.stderr.is_empty(), "a full device: {out}");
+            assert!(!out.err().contains("panicked"), "{out}");
+        }
+    }
+}
+
+#[test]
+fn reading_appends_nothing() {
+    let env = TestEnv::new();
+    let (policy, _) = env.governed("f.txt");
+    let session =
+        text(&env.ap(&["session", "list", "--json"]).exits(0).json()["sessions"][0], "sessionId");
+    let before = env.snapshot();
+    for command in READING {
+        env.ap(command).exits(0);
+    }
+    for args in [
+        &["policy", "show", &policy] as &[&str],
+        &["session", "show", &session],
+        &["status", &policy],
+        &["log", &policy],
+        &["verify", "main~1..main"],
+        &["events", "--since", "tip"],
+        &["wait", &policy, "--until", "done", "--timeout", "0s"],
+    ] {
+        env.ap(args).exits(0);
+    }
+    before.assert_same(&env.snapshot(), "reading");
+}
+
+/// Exit code and answer of `wait`.
+fn wait(env: &TestEnv, args: &[&str]) -> (i32, serde_json::Value) {
+    let out = env.ap(&with_wait(args));
+    (out.code(), out.json())
+}
+
+fn with_wait<'a>(args: &[&'a str]) -> Vec<&'a str> {
+    ["wait", "--json"].iter().chain(args).copied().collect()
+}
+
+/// Codes of answers that are no errors, each with the command that gives its exit code.
+#[test]
+fn wait_and_verify_answer_by_their_exit_code() {
+    let env = TestEnv::new();
+    let session = env.adopt("s");
+    let (code, answer) = wait(&env, &[&session, "--until", "turn-end", "--timeout", "0s"]);
+    assert_eq!((code, &answer["met"]), (3, &false.into()), "timeout: {answer:#}");
+
+    let policy = env.attach(&session, &["--", "false"]);
+    env.turn_end(&session, &policy).exits(1);
+    let (code, answer) = wait(&env, &[&policy, "--until", "done", "--timeout", "0s"]);
+    assert_eq!((code, &answer["met"]), (1, &false.into()), "gate-red: {answer:#}");
+
+    let waiting = env.awaiting("f.txt");
+    let (code, answer) = wait(&env, &[&waiting, "--timeout", "0s"]);
+    assert_eq!((code, &answer["met"]), (5, &false.into()), "an ack is needed: {answer:#}");
+
+    env.ap(&["session", "report", &session, "exited", "--data", "{\"code\":0}"]).exits(0);
+    let (code, answer) = wait(&env, &[&session, "--until", "turn-end", "--timeout", "5s"]);
+    assert_eq!((code, &answer["met"]), (4, &false.into()), "can-never-be: {answer:#}");
+    assert_eq!(wait(&env, &[&session, "--until", "exited", "--timeout", "0s"]).0, 0);
+
+    env.git(&["commit", "-q", "--allow-empty", "-m", "by hand"]);
+    let out = env.ap(&["verify", "main~1..main", "--json"]).exits(1);
+    assert_eq!(text(&out.json()["commits"][0], "outcome"), "ungoverned", "not-governed: {out}");
+}

@@ -1,1 +1,160 @@
-//! x
+//! `kill -9` of a command at a random moment: the next performing command carries the work to its end, once.
+
+use crate::{
+    env::{TestEnv, pause},
+    house::text,
+};
+use serde_json::Value;
+use std::{
+    collections::BTreeMap,
+    os::unix::process::ExitStatusExt,
+    process::Child,
+    time::{Duration, Instant},
+};
+
+const KILLS_OF_COMMIT: usize = 24;
+const KILLS_OF_ACK: usize = 16;
+
+/// Moments between zero and a quarter more than the command takes; the seed is told when a run fails.
+struct Moments {
+    state: u64,
+    longest: Duration,
+}
+
+impl Moments {
+    fn of(longest: Duration) -> Self {
+        let state = u64::from(std::process::id()) | 0x5_0000_0000;
+        Self { state, longest: longest * 5 / 4 }
+    }
+
+    fn next(&mut self) -> Duration {
+        // Numerical Recipes' linear congruence; the upper half is even enough for moments.
+        self.state = self
+            .state
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1_442_695_040_888_963_407);
+        let share = u32::try_from(self.state >> 33).unwrap();
+        self.longest.mul_f64(f64::from(share) / f64::from(u32::MAX >> 1))
+    }
+}
+
+/// Kills the child after `moment`; true when it was still running.
+fn kill_after(mut child: Child, moment: Duration) -> bool {
+    pause(moment);
+    child.kill().unwrap();
+    child.wait_with_output().unwrap().status.signal() == Some(9)
+}
+
+fn policies(env: &TestEnv) -> Vec<Value> {
+    let answer = env.ap(&["policy", "list", "--all", "--json"]).exits(0).json();
+    answer["policies"].as_array().unwrap().clone()
+}
+
+/// Carries every open policy to where it can go without a person.
+fn carry_on(env: &TestEnv) {
+    for policy in policies(env) {
+        if !["done", "blocked", "cancelled"].contains(&text(&policy, "status").as_str()) {
+            let id = text(&policy, "policyId");
+            let code = env.ap(&["wait", &id, "--until", "settled", "--timeout", "60s"]).code();
+            assert!(code == 0 || code == 5, "wait for {id} exits {code}");
+        }
+    }
+}
+
+/// How often `main` holds a commit of each policy.
+fn landed(env: &TestEnv) -> BTreeMap<String, usize> {
+    let format = "--format=%(trailers:key=Agentproto-Policy,valueonly,separator=)";
+    let mut count = BTreeMap::new();
+    for id in env.git(&["log", format, "main"]).lines().filter(|l| !l.is_empty()) {
+        *count.entry(id.to_owned()).or_default() += 1;
+    }
+    count
+}
+
+fn assert_sound(env: &TestEnv) {
+    let landed = landed(env);
+    let done: BTreeMap<_, _> = policies(env)
+        .iter()
+        .filter(|p| text(p, "status") == "done")
+        .map(|p| (text(p, "policyId"), 1))
+        .collect();
+    assert_eq!(landed, done, "each finished policy has exactly one commit, no other has any");
+    let committed = env.kinds().iter().filter(|k| *k == "policy:committed").count();
+    assert_eq!(committed, done.len(), "and exactly one event");
+    for (id, _) in done {
+        let policy = env.policy(&id);
+        assert_eq!(policy["commitSha"], policy["candidate"], "{policy:#}");
+        let commit = text(&policy, "candidate");
+        assert_eq!(env.note_lines("gates", &commit, "agentproto-gate/1 pass ").len(), 1);
+    }
+    env.assert_no_gap();
+    assert_eq!(env.strays(), Vec::<std::path::PathBuf>::new());
+    assert_eq!(env.git(&["status", "--porcelain", "--untracked-files=no"]), "");
+    env.git(&["fsck", "--strict"]);
+}
+
+fn timed(run: impl FnOnce()) -> Duration {
+    let begin = Instant::now();
+    run();
+    begin.elapsed()
+}
+
+#[test]
+fn a_killed_commit_is_finished_once() {
+    let env = TestEnv::new();
+    env.allow_no_ack();
+    let args = |path: &str| {
+        let words = ["commit", "--no-ack", "--json", "-m", "m", "--path", path, "--", "ls", path];
+        words.map(str::to_owned)
+    };
+    let start = |path: &str| {
+        env.write(path, &format!("{path}\n"));
+        let args = args(path);
+        env.binary(&args.each_ref().map(String::as_str))
+    };
+    let mut moments = Moments::of(timed(|| {
+        start("first").done().exits(0);
+    }));
+    let seed = moments.state;
+    let mut killed = 0;
+    for round in 0..KILLS_OF_COMMIT {
+        killed += usize::from(kill_after(start(&format!("f{round}")).start(), moments.next()));
+        carry_on(&env);
+    }
+    assert_sound(&env);
+    let done = landed(&env).len();
+    assert!(killed >= KILLS_OF_COMMIT / 5, "seed {seed:#x}: only {killed} kills hit");
+    assert!(done > KILLS_OF_COMMIT / 5, "seed {seed:#x}: only {done} commits came to be");
+    // And the next one needs no repair.
+    start("last").done().exits(0);
+    assert_sound(&env);
+}
+
+#[test]
+fn a_killed_ack_is_consumed_at_most_once() {
+    let env = TestEnv::new();
+    let first = env.awaiting("first");
+    let mut moments = Moments::of(timed(|| {
+        env.binary(&["ack", &first, "--yes"]).done().exits(0);
+    }));
+    let seed = moments.state;
+    let mut killed = 0;
+    for round in 0..KILLS_OF_ACK {
+        let policy = env.awaiting(&format!("f{round}"));
+        let child = env.binary(&["ack", &policy, "--yes"]).start();
+        killed += usize::from(kill_after(child, moments.next()));
+        carry_on(&env);
+        if text(&env.policy(&policy), "status") == "awaiting-ack" {
+            env.ap(&["ack", &policy, "--yes"]).exits(0);
+        }
+        let shown = env.policy(&policy);
+        assert_eq!(text(&shown, "status"), "done", "seed {seed:#x}: {shown:#}");
+        assert_eq!(env.git(&["rev-parse", "main"]), text(&shown, "candidate"));
+        let commit = text(&shown, "candidate");
+        assert_eq!(env.note_lines("acks", &commit, "agentproto-ack/1 approve ").len(), 1);
+    }
+    assert_sound(&env);
+    assert!(killed >= KILLS_OF_ACK / 5, "seed {seed:#x}: only {killed} kills hit");
+    let acked = env.kinds().iter().filter(|k| *k == "policy:acked").count();
+    assert_eq!(acked, KILLS_OF_ACK + 1);
+}
