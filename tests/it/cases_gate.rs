@@ -5,7 +5,7 @@ use crate::{
     house::text,
 };
 use serde_json::Value;
-use std::{path::Path, time::Instant};
+use std::path::Path;
 
 /// Attaches a gate script with a deadline of one second, ends the turn, and tells the policy.
 fn timed_out(body: &str) -> (TestEnv, Value) {
@@ -24,7 +24,8 @@ fn assert_timeout(policy: &Value) {
     let gate = &policy["lastGate"];
     assert_eq!(gate["timedOut"], Value::Bool(true), "{gate:#}");
     assert_eq!(text(gate, "verdict"), "fail");
-    assert!(gate["durationMs"].as_u64().unwrap() >= 1000, "{gate:#}");
+    // One second, then two more for those who do not listen.
+    assert!((1000..10_000).contains(&gate["durationMs"].as_u64().unwrap()), "{gate:#}");
 }
 
 /// An argument of `sleep` that no other process on the machine has.
@@ -54,11 +55,9 @@ fn case_079_deadline_ends_the_whole_tree() {
 #[test]
 fn case_081_deadline_kills_what_ignores_term() {
     let mark = marker(1);
-    let begin = Instant::now();
     let (_env, policy) = timed_out(&format!(
         "trap '' TERM\ni=0\nwhile [ $i -lt 30 ]; do sleep {mark}; i=$((i+1)); done\necho survived"
     ));
-    assert!(begin.elapsed() < PATIENCE, "ended after {:?}", begin.elapsed());
     assert_timeout(&policy);
     assert_eq!(policy["lastGate"]["signals"], serde_json::json!(["TERM", "KILL"]));
     let tail = policy["lastGate"]["tail"].as_str().unwrap_or_default();

@@ -4,7 +4,7 @@ use crate::{
     env::TestEnv,
     house::{text, value},
 };
-use std::fs;
+use std::{ffi::OsString, fs, os::unix::ffi::OsStringExt};
 
 fn ready() -> TestEnv {
     let env = TestEnv::new();
@@ -101,4 +101,19 @@ fn case_077_no_change_names_no_commit() {
     let bytes = fs::read(env.repo().join("a.txt")).unwrap();
     fs::write(env.repo().join("a.txt"), bytes).unwrap();
     assert_eq!(text(&env.commit(&["a.txt"], &["true"]).exits(0).json(), "outcome"), "no-op");
+}
+
+#[test]
+fn a_name_that_is_not_utf8_is_committed_byte_for_byte() {
+    let env = ready();
+    let name = OsString::from_vec(b"caf\xe9.txt".to_vec());
+    fs::write(env.repo().join(&name), "x\n").unwrap();
+    let mut flag = OsString::from("--path=");
+    flag.push(&name);
+    let words = ["commit", "--no-ack", "-m", "m", "--json"].map(OsString::from);
+    let args: Vec<_> = words.into_iter().chain([flag, "--".into(), "true".into()]).collect();
+    let policy = env.ap(&args).exits(0).json();
+    assert_eq!(policy["paths"], serde_json::json!([{ "b64": "Y2Fm6S50eHQ=" }]));
+    let raw = env.run("git", &["ls-tree", "-z", "--name-only", "main"]).done().exits(0).stdout;
+    assert!(raw.split(|b| *b == 0).any(|n| n == b"caf\xe9.txt"));
 }

@@ -328,8 +328,10 @@ impl TestEnv {
         }
         // Linked worktrees keep their HEAD and index here.
         digest_below(&common.join("worktrees"), "git worktrees", &mut facts);
-        for line in git(&["worktree", "list", "--porcelain", "-z"]).exits(0).out().split('\0') {
-            if let Some(tree) = line.strip_prefix("worktree ") {
+        let list = git(&["worktree", "list", "--porcelain", "-z"]).exits(0).out();
+        // A bare repository is listed too, but has no files of anybody.
+        for record in list.split("\0\0").filter(|r| !r.split('\0').any(|line| line == "bare")) {
+            if let Some(tree) = record.split('\0').find_map(|l| l.strip_prefix("worktree ")) {
                 digest_below(Path::new(tree), &format!("files of {tree}"), &mut facts);
             }
         }
@@ -435,4 +437,57 @@ pub(crate) fn command_lines() -> Vec<String> {
         .map(|raw| String::from_utf8_lossy(&raw).replace('\0', " ").trim_end().to_owned())
         .filter(|line| !line.is_empty())
         .collect()
+}
+
+#[test]
+fn a_snapshot_sees_every_kind_of_write() {
+    let env = TestEnv::bare();
+    let repo = env.make_repo("r");
+    let linked = env.path("linked");
+    env.git(&["worktree", "add", "-q", "-b", "linked", linked.to_str().unwrap()]);
+    let before = env.snapshot();
+    before.assert_same(&env.snapshot(), "looking twice");
+    let sees = |name: &str, write: &dyn Fn(), undo: &dyn Fn()| {
+        write();
+        let changed = before.differences(&env.snapshot());
+        assert!(changed.iter().any(|line| line.starts_with(name)), "{name}: {changed:?}");
+        undo();
+        before.assert_same(&env.snapshot(), "undoing");
+    };
+    let remove = |file: PathBuf| move || fs::remove_file(&file).unwrap();
+    let make = |file: PathBuf| move || fs::write(&file, "x").unwrap();
+    let git = |args: &'static [&'static str]| {
+        let env = &env;
+        move || drop(env.git(args))
+    };
+    for file in
+        [repo.join("new"), linked.join("new"), env.home().join("new"), env.path("home/.config/new")]
+    {
+        let name = if file.starts_with(env.home()) { "home" } else { "files of" };
+        sees(name, &make(file.clone()), &remove(file));
+    }
+    sees(
+        "ref refs/agentproto/x",
+        &git(&["update-ref", "refs/agentproto/x", "HEAD"]),
+        &git(&["update-ref", "-d", "refs/agentproto/x"]),
+    );
+    sees("git config", &git(&["config", "x.y", "1"]), &git(&["config", "--remove-section", "x"]));
+    // Not undone: an index is never byte for byte what it was.
+    fs::write(linked.join("a.txt"), "other\n").unwrap();
+    env.git_in(&linked, &["add", "a.txt"]);
+    env.git(&["update-index", "--chmod=+x", "a.txt"]);
+    let changed = before.differences(&env.snapshot());
+    for name in ["git index", "git worktrees/linked/index"] {
+        assert!(changed.iter().any(|line| line.starts_with(name)), "{name}: {changed:?}");
+    }
+    // The tool's own side directory may come and go.
+    let now = env.snapshot();
+    fs::create_dir(repo.join(".git/agentproto")).unwrap();
+    now.assert_same(&env.snapshot(), "a side directory");
+}
+
+#[test]
+#[should_panic(expected = "not within 20ms: the end of days")]
+fn a_wait_ends_at_its_deadline() {
+    wait_for("the end of days", Duration::from_millis(20), || None::<()>);
 }
