@@ -14,6 +14,7 @@ use std::{
 
 const KILLS_OF_COMMIT: usize = 24;
 const KILLS_OF_ACK: usize = 16;
+const WARM_UPS: usize = 3;
 
 /// Moments between zero and a quarter more than the command takes; the seed is told when a run fails.
 struct Moments {
@@ -99,6 +100,12 @@ fn timed(run: impl FnOnce()) -> Duration {
     begin.elapsed()
 }
 
+/// The first run in a repository does more than the others, so the middle one counts.
+fn middle(mut took: Vec<Duration>) -> Duration {
+    took.sort_unstable();
+    took[took.len() / 2]
+}
+
 #[test]
 fn a_killed_commit_is_finished_once() {
     let env = TestEnv::new();
@@ -112,9 +119,8 @@ fn a_killed_commit_is_finished_once() {
         let args = args(path);
         env.binary(&args.each_ref().map(String::as_str))
     };
-    let mut moments = Moments::of(timed(|| {
-        start("first").done().exits(0);
-    }));
+    let warm = |i| timed(|| drop(start(&format!("warm{i}")).done().exits(0)));
+    let mut moments = Moments::of(middle((0..WARM_UPS).map(warm).collect()));
     let seed = moments.state;
     let mut killed = 0;
     for round in 0..KILLS_OF_COMMIT {
@@ -124,7 +130,10 @@ fn a_killed_commit_is_finished_once() {
     assert_sound(&env);
     let done = landed(&env).len();
     assert!(killed >= KILLS_OF_COMMIT / 5, "seed {seed:#x}: only {killed} kills hit");
-    assert!(done > KILLS_OF_COMMIT / 5, "seed {seed:#x}: only {done} commits came to be");
+    assert!(
+        done > WARM_UPS + KILLS_OF_COMMIT / 10,
+        "seed {seed:#x}: only {done} commits came to be"
+    );
     // And the next one needs no repair.
     start("last").done().exits(0);
     assert_sound(&env);
@@ -133,16 +142,18 @@ fn a_killed_commit_is_finished_once() {
 #[test]
 fn a_killed_ack_is_consumed_at_most_once() {
     let env = TestEnv::new();
-    let first = env.awaiting("first");
-    let mut moments = Moments::of(timed(|| {
-        env.binary(&["ack", &first, "--yes"]).done().exits(0);
-    }));
+    let ack = |policy: &str| env.binary(&["ack", policy, "--yes"]);
+    let mut took = Vec::new();
+    for i in 0..WARM_UPS {
+        let policy = env.awaiting(&format!("warm{i}"));
+        took.push(timed(|| drop(ack(&policy).done().exits(0))));
+    }
+    let mut moments = Moments::of(middle(took));
     let seed = moments.state;
     let mut killed = 0;
     for round in 0..KILLS_OF_ACK {
         let policy = env.awaiting(&format!("f{round}"));
-        let child = env.binary(&["ack", &policy, "--yes"]).start();
-        killed += usize::from(kill_after(child, moments.next()));
+        killed += usize::from(kill_after(ack(&policy).start(), moments.next()));
         carry_on(&env);
         if text(&env.policy(&policy), "status") == "awaiting-ack" {
             env.ap(&["ack", &policy, "--yes"]).exits(0);
@@ -156,5 +167,5 @@ fn a_killed_ack_is_consumed_at_most_once() {
     assert_sound(&env);
     assert!(killed >= KILLS_OF_ACK / 5, "seed {seed:#x}: only {killed} kills hit");
     let acked = env.kinds().iter().filter(|k| *k == "policy:acked").count();
-    assert_eq!(acked, KILLS_OF_ACK + 1);
+    assert_eq!(acked, KILLS_OF_ACK + WARM_UPS);
 }

@@ -1,0 +1,108 @@
+//! The first minutes of a newcomer: `init`, `allow`, `demo`, on a machine that has nothing set up.
+
+use crate::env::TestEnv;
+use std::{fs, os::unix::fs::PermissionsExt, path::PathBuf};
+
+/// A machine without keys, signers or settings; only the identity is there.
+fn newcomer() -> TestEnv {
+    let env = TestEnv::bare();
+    env.unset_global("agentproto.signingKey");
+    env.unset_global("agentproto.allowedSignersFile");
+    env.make_repo("r");
+    env
+}
+
+/// The user's settings of the repository, which are filed under its oldest root commit.
+fn settings(env: &TestEnv) -> PathBuf {
+    let root = env.git(&["rev-list", "--max-parents=0", "--first-parent", "main"]);
+    env.home().join(".config/agentproto/repos").join(root)
+}
+
+#[test]
+fn init_makes_a_key_and_lists_it_and_touches_nothing_of_the_repository() {
+    let env = newcomer();
+    let before = env.snapshot().without(&["home"]);
+    env.ap(&["init", "--yes"]).exits(0);
+    before.assert_same(&env.snapshot().without(&["home"]), "init");
+
+    let key = env.home().join(".config/agentproto/ack_ed25519");
+    assert_eq!(fs::metadata(&key).unwrap().permissions().mode() & 0o777, 0o600);
+    let public = fs::read_to_string(key.with_extension("pub")).unwrap();
+    let public: Vec<_> = public.split(' ').take(2).collect();
+    let signers = fs::read_to_string(settings(&env).join("allowed_signers")).unwrap();
+    for word in ["ada@example.invalid ", "agentproto-ack", &public.join(" ")] {
+        assert!(signers.contains(word), "'{word}' is not in: {signers}");
+    }
+
+    let once = env.snapshot();
+    env.ap(&["init", "--yes"]).exits(0);
+    once.assert_same(&env.snapshot(), "a second init");
+    env.governed("f.txt");
+    env.ap(&["verify", "main~1..main"]).exits(0);
+}
+
+#[test]
+fn init_dry_run_only_tells() {
+    let env = newcomer();
+    let before = env.snapshot();
+    let out = env.ap(&["init", "--dry-run"]).exits(0);
+    assert!(!out.stdout.is_empty() || !out.stderr.is_empty(), "nothing is told");
+    before.assert_same(&env.snapshot(), "a dry run");
+}
+
+#[test]
+fn init_keeps_the_signers_in_force_when_they_list_the_key() {
+    let env = TestEnv::new();
+    assert!(!settings(&env).join("allowed_signers").exists());
+    assert!(!env.home().join(".config/agentproto/ack_ed25519").exists());
+}
+
+#[test]
+fn init_takes_the_key_it_is_told() {
+    let env = newcomer();
+    env.ap(&["init", "--yes", "--key", env.path("eve").to_str().unwrap()]).exits(0);
+    let signers = fs::read_to_string(settings(&env).join("allowed_signers")).unwrap();
+    assert!(signers.contains(&env.public_key("eve")), "{signers}");
+    assert!(!signers.contains(&env.public_key("ada")), "{signers}");
+}
+
+#[test]
+fn allow_adds_a_prefix_for_this_user_and_nothing_tracked() {
+    let env = TestEnv::new();
+    let session = env.adopt("s");
+    let attach = |gate: &[&str]| {
+        let args: Vec<_> = ["attach", &session, "--"].iter().chain(gate).copied().collect();
+        env.ap(&args).code()
+    };
+    assert_eq!(attach(&["git", "log", "--oneline"]), 6);
+    let before = env.snapshot().without(&["home"]);
+    env.ap(&["allow", "--", "git", "log", "--oneline"]).exits(0);
+    before.assert_same(&env.snapshot().without(&["home"]), "allow");
+    let listed = fs::read_to_string(settings(&env).join("allowed-commands.json")).unwrap();
+    assert!(listed.contains("--oneline"), "{listed}");
+    assert_eq!(attach(&["git", "log", "--oneline", "-1"]), 0);
+    assert_eq!(attach(&["git", "log"]), 6, "the whole prefix counts");
+    assert_eq!(attach(&["git", "-c", "x.y=z", "log", "--oneline"]), 6);
+}
+
+#[test]
+fn demo_does_the_whole_job_and_leaves_the_home_alone() {
+    let env = TestEnv::bare();
+    for name in
+        ["user.name", "user.email", "agentproto.signingKey", "agentproto.allowedSignersFile"]
+    {
+        env.unset_global(name);
+    }
+    let home = env.snapshot_of(&env.path(""));
+    let demo = env.path("shown");
+    env.ap_in(&env.path(""), &["demo", demo.to_str().unwrap()]).exits(0);
+    home.assert_same(&env.snapshot_of(&env.path("")).without(&["files/shown"]), "demo");
+    let log =
+        env.git_in(&demo, &["log", "--notes=agentproto/acks", "--notes=agentproto/gates", "main"]);
+    for word in ["agentproto-ack/1 approve ", "agentproto-gate/1 pass ", "Agentproto-Policy: pol_"]
+    {
+        assert!(log.contains(word), "'{word}' is not in:\n{log}");
+    }
+    env.git_in(&demo, &["fsck", "--strict"]);
+    assert_eq!(env.git_in(&demo, &["status", "--porcelain", "--untracked-files=no"]), "");
+}

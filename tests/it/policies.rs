@@ -1,0 +1,198 @@
+//! Policies from outside: what a finished turn is, the order of gates, cancelling, rejecting, racing acks.
+
+use crate::{
+    env::{PATIENCE, TestEnv, command_lines, wait_for},
+    house::text,
+};
+use serde_json::{Value, json};
+use std::fs;
+
+fn status(env: &TestEnv, policy: &str) -> String {
+    text(&env.policy(policy), "status")
+}
+
+#[test]
+fn a_reject_ends_it_and_moves_nothing() {
+    let env = TestEnv::new();
+    let policy = env.awaiting("f.txt");
+    let before = env.git(&["rev-parse", "main"]);
+    env.ap(&["ack", &policy, "--reject", "-m", "not like this", "--yes"]).exits(0);
+    assert_eq!(status(&env, &policy), "cancelled");
+    env.ap(&["wait", &policy, "--timeout", "5s"]).exits(1);
+    assert_eq!(env.git(&["rev-parse", "main"]), before);
+    assert_eq!(env.git(&["status", "--porcelain"]), "?? f.txt");
+    env.ap(&["ack", &policy, "--yes"]).exits(6);
+    assert_eq!(env.git(&["rev-parse", "main"]), before);
+}
+
+#[test]
+fn of_two_acks_at_once_one_is_consumed() {
+    let env = TestEnv::new();
+    let policy = env.awaiting("f.txt");
+    let mut codes = std::thread::scope(|scope| {
+        let ack = || env.ap(&["ack", &policy, "--yes"]).code();
+        let both = [scope.spawn(ack), scope.spawn(ack)];
+        both.map(|thread| thread.join().unwrap())
+    });
+    codes.sort_unstable();
+    assert_eq!(codes, [0, 6]);
+    assert_eq!(env.kinds().iter().filter(|k| *k == "policy:acked").count(), 1);
+    assert_eq!(status(&env, &policy), "done");
+}
+
+#[test]
+fn the_recorded_branch_lands_when_another_is_checked_out() {
+    let env = TestEnv::new();
+    let policy = env.awaiting("f.txt");
+    let base = env.git(&["rev-parse", "main"]);
+    env.git(&["switch", "-qc", "elsewhere"]);
+    env.write("f.txt", "later\n");
+    env.ap(&["ack", &policy, "--yes"]).exits(0);
+    assert_eq!(env.git(&["rev-parse", "main"]), text(&env.policy(&policy), "candidate"));
+    assert_eq!(env.git(&["show", "main:f.txt"]), "f.txt", "the bytes the gate saw");
+    assert_eq!(env.git(&["rev-parse", "elsewhere", "HEAD"]), format!("{base}\n{base}"));
+    assert_eq!(fs::read_to_string(env.repo().join("f.txt")).unwrap(), "later\n");
+    assert_eq!(env.git(&["status", "--porcelain"]), "?? f.txt");
+    let reflog = env.git(&["log", "-1", "-g", "--format=%gs", "main"]);
+    assert!(reflog.starts_with("agentproto: policy pol_"), "{reflog}");
+}
+
+#[test]
+fn only_a_finished_turn_is_gated() {
+    let env = TestEnv::new();
+    let session = env.adopt("s");
+    let policy = env.attach(&session, &["--", "true"]);
+    env.ap(&["session", "report", &session, "turn-end", "--reason", "error"]).exits(0);
+    let shown = env.policy(&policy);
+    assert_eq!(text(&shown, "status"), "watching");
+    assert_ne!(shown["stalledBy"], json!([]), "{shown:#}");
+    env.turn_end(&session, &policy).exits(0);
+    assert_eq!(status(&env, &policy), "done");
+
+    // Attached after the turn: gated at once, unless told to wait for the next one.
+    let late = env.attach(&session, &["--", "true"]);
+    env.ap(&["wait", &late, "--timeout", "30s"]).exits(0);
+    let next = env.attach(&session, &["--next-turn", "--", "true"]);
+    assert_eq!(status(&env, &next), "watching");
+    env.turn_end(&session, &next).exits(0);
+}
+
+#[test]
+fn the_same_report_twice_counts_once() {
+    let env = TestEnv::new();
+    let session = env.adopt("s");
+    let report = |more: &[&str]| {
+        let args: Vec<_> =
+            ["session", "report", &session, "--json"].iter().chain(more).copied().collect();
+        text(&env.ap(&args).exits(0).json(), "cursor")
+    };
+    let first = report(&["command-done", "--key", "k1"]);
+    assert_eq!(report(&["command-done", "--key", "k1"]), first);
+    assert_ne!(report(&["command-done", "--key", "k2"]), first);
+    let ended = report(&["turn-end", "--turn", "1"]);
+    assert_eq!(report(&["turn-end", "--turn", "1"]), ended);
+    assert_eq!(env.kinds().iter().filter(|k| *k == "session:turn-end").count(), 1);
+    env.assert_no_gap();
+}
+
+#[test]
+fn gates_run_in_order_and_the_first_no_ends_them() {
+    let env = TestEnv::new();
+    let session = env.adopt("s");
+    let policy = env.attach(&session, &["--gate", "true", "--gate", "false", "--", "ls"]);
+    env.turn_end(&session, &policy).exits(1);
+    let shown = env.policy(&policy);
+    assert_eq!(text(&shown, "reason"), "gate-red");
+    assert_eq!(shown["lastGate"]["exitCode"], 1);
+    assert_eq!(shown["gates"].as_array().unwrap().len(), 3, "{shown:#}");
+    // The worktree was clean, so each gate that ran left its line on HEAD.
+    let verdicts: Vec<_> = env
+        .note_lines("gates", "HEAD", "agentproto-gate/1 ")
+        .iter()
+        .map(|line| line.split(' ').nth(1).unwrap().to_owned())
+        .collect();
+    assert_eq!(verdicts, ["pass", "fail"]);
+}
+
+#[test]
+fn cancelling_kills_a_running_gate() {
+    let env = TestEnv::new();
+    let session = env.adopt("s");
+    let seconds = format!("6200.{:06}", std::process::id() % 1_000_000);
+    let policy = env.attach(&session, &["--", "sleep", &seconds]);
+    env.ap(&["session", "report", &session, "turn-end", "--no-perform"]).exits(0);
+    let waiter = env.tool(&["wait", &policy, "--timeout", "60s"]).start();
+    let running = || command_lines().iter().any(|line| line.ends_with(&format!("sleep {seconds}")));
+    wait_for("the gate to run", PATIENCE, || running().then_some(()));
+    assert_eq!(status(&env, &policy), "gating");
+    env.ap(&["policy", "cancel", &policy]).exits(0);
+    assert_eq!(status(&env, &policy), "cancelled");
+    assert_eq!(waiter.wait_with_output().unwrap().status.code(), Some(1));
+    wait_for("the gate to be gone", PATIENCE, || (!running()).then_some(()));
+}
+
+#[test]
+fn modes_links_and_deletions_are_committed_as_they_are() {
+    let env = TestEnv::new();
+    env.allow_no_ack();
+    env.write("gone.txt", "x\n");
+    env.write("turned.txt", "x\n");
+    env.git(&["add", "gone.txt", "turned.txt"]);
+    env.git(&["commit", "-qm", "more"]);
+    fs::remove_file(env.repo().join("gone.txt")).unwrap();
+    fs::remove_file(env.repo().join("turned.txt")).unwrap();
+    std::os::unix::fs::symlink("a.txt", env.repo().join("turned.txt")).unwrap();
+    std::os::unix::fs::symlink("/nowhere at all", env.repo().join("link")).unwrap();
+    env.write_script("run.sh", "#!/bin/sh\n");
+    env.write("deep/er/file", "x\n");
+    let paths = ["gone.txt", "turned.txt", "link", "run.sh", "deep/er/file"];
+    env.commit(&paths, &["true"]).exits(0);
+    let modes: Vec<_> = env
+        .git(&["ls-tree", "-r", "--format=%(objectmode) %(path)", "main"])
+        .lines()
+        .filter(|line| !line.contains("agentproto"))
+        .map(str::to_owned)
+        .collect();
+    let want = [
+        "100644 a.txt",
+        "100644 deep/er/file",
+        "120000 link",
+        "100755 run.sh",
+        "120000 turned.txt",
+    ];
+    assert_eq!(modes, want);
+    assert_eq!(env.git(&["show", "main:link"]), "/nowhere at all");
+    assert_eq!(env.git(&["status", "--porcelain"]), "");
+}
+
+#[test]
+fn pages_of_events_lose_nothing_and_the_tip_sees_what_comes_after() {
+    let env = TestEnv::new();
+    env.governed("f.txt");
+    let events = |more: &[&str]| {
+        let args: Vec<_> = ["events", "--json"].iter().chain(more).copied().collect();
+        env.ap(&args).exits(0).json()
+    };
+    let seqs = |answer: &Value| -> Vec<u64> {
+        answer["events"].as_array().unwrap().iter().map(|e| e["seq"].as_u64().unwrap()).collect()
+    };
+    let all = events(&[]);
+    let mut paged = Vec::new();
+    let mut page = events(&["--limit", "3"]);
+    while !seqs(&page).is_empty() {
+        assert!(seqs(&page).len() <= 3 && paged.len() <= 100, "{page:#}");
+        paged.extend(seqs(&page));
+        page = events(&["--limit", "3", "--since", &text(&page, "next")]);
+    }
+    assert_eq!(paged, seqs(&all));
+    let kinds: Vec<_> = all["events"].as_array().unwrap().iter().map(|e| text(e, "kind")).collect();
+    assert_eq!(kinds, env.kinds());
+    for (filter, count) in [("turn-end", 1), ("session:turn-end", 1), ("policy:*", 6)] {
+        assert_eq!(seqs(&events(&["--type", filter])).len(), count, "--type {filter}");
+    }
+
+    let tip = events(&["--since", "tip"]);
+    assert_eq!((seqs(&tip).len(), &tip["more"]), (0, &Value::Bool(false)));
+    env.adopt("later");
+    assert_eq!(seqs(&events(&["--since", &text(&tip, "next")])).len(), 1);
+}
