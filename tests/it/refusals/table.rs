@@ -336,6 +336,14 @@ const PATHS: &[Row] = &[
         e.run("mkfifo", &["pipe"]).done().exits(0);
         path(e, "pipe")
     }),
+    row("path-outside-sparse-checkout", 6, |e| {
+        e.write("in/x", "x\n");
+        e.write("out/x", "x\n");
+        e.git(&["add", "in", "out"]);
+        e.git(&["commit", "-qm", "two directories"]);
+        e.git(&["sparse-checkout", "set", "--cone", "in"]);
+        path(e, "out/x")
+    }),
 ];
 
 const OPERATIONS: &[Row] = &[
