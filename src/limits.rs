@@ -42,6 +42,10 @@ pub const WAL_PREALLOCATED_BYTES: u64 = 4 * 1024 * 1024;
 pub const WAL_FRAME_BYTES: u64 = 64 * 1024 * 1024;
 /// Delta chain length in our own packs (storage P).
 pub const PACK_DELTA_DEPTH: u8 = 40;
+/// Longest wait for the journal lock of another process, milliseconds.
+pub const JOURNAL_LOCK_WAIT_MS: u64 = 30_000;
+/// Notes in one directory of a notes tree before it is split, as git does near this number.
+pub const NOTES_PER_DIRECTORY: usize = 256;
 /// Longest wait for somebody else's ref lock, milliseconds (storage L).
 pub const REF_LOCK_WAIT_MS: u64 = 5_000;
 /// Longest wait for a worktree's `index.lock` at landing, milliseconds.

@@ -257,8 +257,9 @@ bodies! {
     Recovered {
         /// Objects written again.
         objects: u64,
-        /// Refs set again.
-        refs: u64,
+        /// Full names of the refs set again.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        refs: Vec<String>,
     }
 }
 

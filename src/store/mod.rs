@@ -1,19 +1,216 @@
 //! Everything that touches git: objects, refs, journal, WAL, notes, candidates, landing, trusted rules.
+//!
+//! [`Store`] is one repository as this program sees it. Contract: what [`Store::append`] answers is
+//! durable; reading never appends, never mints a writer and needs no lock; what cannot be read is an
+//! error, never "nothing". The rules behind it: write-ahead frame, then git's view of it (`journal`);
+//! checkpoint and recovery (`recovery`); a lock proved by its inode (`reflock`); library handles that are
+//! dropped when packs change (`odb`).
 
 pub mod allowlist;
 pub mod beneath;
 pub mod candidate;
+mod caps;
+mod commit;
+pub mod configured;
+pub mod error;
+mod failpoint;
 pub mod filters;
 pub mod git;
 pub mod identity;
+pub mod journal;
 pub mod landing;
+pub mod location;
+mod loose;
+pub mod names;
+mod notes;
 pub mod object;
+mod odb;
+mod pack;
+mod packs;
 pub mod paths;
 pub mod program;
+pub mod recovery;
+mod reflock;
 pub mod repo_id;
 pub mod settings;
 #[cfg(test)]
 pub(crate) mod testing;
+#[cfg(test)]
+mod testlab;
+#[cfg(test)]
+mod tests;
 pub mod tree;
 pub mod trusted;
+mod wal;
+mod wal_frame;
 pub mod worktree_state;
+mod writer;
+
+pub use commit::{Entry, Stamp};
+pub use error::StoreError;
+pub use journal::{AppendError, Appended, Batch, Edit, GitView, NewEntry, Snapshot, Tip, Written};
+pub use location::{Location, OpenError, Worktree, discover};
+pub use names::{NOTES_ACKS, NOTES_GATES, evidence_ref, journal_ref};
+pub use recovery::Recovered;
+
+use crate::{
+    domain::{ids::WriterId, oid::Oid},
+    limits,
+    sys::{env::Env, files, lock::KernelLock},
+};
+use object::{Kind, Object};
+use std::{
+    path::PathBuf,
+    sync::{Mutex, PoisonError},
+};
+use wal::Wal;
+
+/// One repository.
+pub struct Store {
+    location: Location,
+    agent: PathBuf,
+    note: Option<PathBuf>,
+    odb: odb::Odb,
+    refs: reflock::Refs,
+    loose: loose::LooseStore,
+    packs: packs::Packs,
+    wal: Mutex<Option<Wal>>,
+}
+
+/// A pack that no repack drops before the journal names what is in it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct KeptPack {
+    /// `pack-<checksum>`, without extension.
+    pub name: String,
+}
+
+impl Store {
+    /// Opens the repository, refusing by name what cannot be worked with, and does a due recovery when
+    /// the journal lock is free at once; else, or where nothing can be written, reads what is there.
+    ///
+    /// # Errors
+    /// The repository cannot be worked with, or its journal is diverged or corrupt.
+    pub fn open(location: Location, env: &Env) -> Result<Self, StoreError> {
+        caps::probe(&location, env)?;
+        let (common, agent) = (location.common_dir.clone(), location.agent_dir());
+        let store = Self {
+            odb: odb::Odb::open(&location)?,
+            refs: reflock::Refs::new(common.clone()),
+            loose: loose::LooseStore::new(common.join("objects"), agent.join("tmp")),
+            packs: packs::Packs::new(&common, &agent),
+            note: writer::note_path(env, &common),
+            wal: Mutex::new(None),
+            location,
+            agent,
+        };
+        store.recover_if_free()?;
+        Ok(store)
+    }
+
+    /// Where the repository is.
+    #[must_use]
+    pub fn location(&self) -> &Location {
+        &self.location
+    }
+
+    /// A library handle that has seen the packs as they are now. Use it and drop it.
+    ///
+    /// # Errors
+    /// The library refuses to open the repository.
+    pub fn repo(&self) -> Result<gix::Repository, StoreError> {
+        Ok(self.odb.repo()?)
+    }
+
+    /// The object, from the object database or else from the write-ahead log; none when nobody has it.
+    ///
+    /// # Errors
+    /// It is there and cannot be read.
+    pub fn find_object(&self, id: &Oid) -> Result<Option<Object>, StoreError> {
+        match self.odb.find(id) {
+            Ok(Some(object)) => Ok(Some(object)),
+            Ok(None) => self.in_wal(id),
+            Err(e) => self.in_wal(id)?.map(Some).ok_or(e),
+        }
+    }
+
+    fn in_wal(&self, id: &Oid) -> Result<Option<Object>, StoreError> {
+        self.with_wal(|wal| wal.map_or(Ok(None), |w| w.find(id)))
+    }
+
+    /// The object, which must be there.
+    ///
+    /// # Errors
+    /// It is missing or cannot be read.
+    pub fn object(&self, id: &Oid) -> Result<Object, StoreError> {
+        self.find_object(id)?.ok_or(StoreError::Missing { id: *id })
+    }
+
+    fn require(&self, id: &Oid, kind: Kind) -> Result<Vec<u8>, StoreError> {
+        let object = self.object(id)?;
+        if object.kind == kind {
+            return Ok(object.data);
+        }
+        let reason = format!("it is a {}", object.kind.name());
+        Err(StoreError::WrongObject { id: *id, expected: kind.name(), reason })
+    }
+
+    /// The value of a ref by its full name, symbolic refs followed; `worktrees/<id>/HEAD` works, too.
+    ///
+    /// # Errors
+    /// The ref is there and holds no object id.
+    pub fn reference(&self, full_name: &str) -> Result<Option<Oid>, StoreError> {
+        self.refs.read(full_name)
+    }
+
+    /// This clone's journal identity; none before the first append.
+    ///
+    /// # Errors
+    /// What names it cannot be read.
+    pub fn writer(&self) -> Result<Option<WriterId>, StoreError> {
+        writer::find(self)
+    }
+
+    /// Makes the objects durable in one pack that no repack drops until a pin of one of them is in the
+    /// journal and checkpointed. Call it before the append that pins.
+    ///
+    /// # Errors
+    /// There is nothing to pack, it does not fit, or it did not read back.
+    pub fn write_kept_pack(&self, objects: &[Object]) -> Result<KeptPack, StoreError> {
+        if objects.is_empty() {
+            return Err(StoreError::BadEntry { reason: "a pack of nothing".to_owned() });
+        }
+        let built = pack::build(objects)?;
+        let _lock = self.lock()?;
+        self.packs.place_kept(&built)?;
+        Ok(KeptPack { name: built.name })
+    }
+
+    /// Takes the journal lock; makes our directory where it is missing.
+    fn lock(&self) -> Result<KernelLock, StoreError> {
+        files::make_dirs(&self.agent.join("tmp"))?;
+        Ok(KernelLock::acquire(&self.agent.join("lock"), limits::JOURNAL_LOCK_WAIT_MS)?)
+    }
+
+    fn wal_path(&self) -> PathBuf {
+        self.agent.join("wal")
+    }
+
+    /// Runs `f` on the log as it is now, none when there is none. `f` must not come back here.
+    fn with_wal<T>(
+        &self,
+        f: impl FnOnce(Option<&mut Wal>) -> Result<T, StoreError>,
+    ) -> Result<T, StoreError> {
+        let mut held = self.wal.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut wal = match held.take().filter(Wal::is_current) {
+            Some(mut wal) => {
+                wal.catch_up()?;
+                Some(wal)
+            }
+            None => Wal::open(&self.wal_path())?,
+        };
+        let done = f(wal.as_mut());
+        // After a failure nothing is known about it: read anew next time.
+        *held = wal.filter(|_| done.is_ok());
+        done
+    }
+}

@@ -21,16 +21,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// A worktree of the repository.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Worktree {
-    /// git's own id of it; `.` for the main one.
-    pub id: String,
-    /// Top directory, absolute and canonical.
-    pub top: PathBuf,
-    /// Its own git directory, absolute.
-    pub git_dir: PathBuf,
-}
+pub use super::location::Worktree;
 
 /// All worktrees of the repository, the main one first if there is one; also those whose directory is gone.
 ///

@@ -1,1 +1,118 @@
-//! (being written)
+//! Kernel locks: held by an open file, released by the kernel when its process dies.
+//!
+//! Contract: one lock file = one lock, between processes and between threads of one process (each
+//! acquisition opens the file anew). The file is close-on-exec, so no child outlives its parent with it.
+//! A lock file that was removed or replaced while we waited guards nothing: it is opened again.
+
+use super::files::{FileError, FileId};
+use crate::code::Code;
+use std::{
+    fs::{File, OpenOptions, TryLockError},
+    path::{Path, PathBuf},
+    time::{Duration, Instant},
+};
+
+/// A held lock; dropping it lets go.
+#[derive(Debug)]
+pub struct KernelLock {
+    _file: File,
+}
+
+/// The lock was not to be had.
+#[derive(Debug, thiserror::Error)]
+pub enum LockError {
+    /// The lock file cannot be used.
+    #[error(transparent)]
+    File(#[from] FileError),
+    /// Somebody held it all the time.
+    #[error("{} was held by another process for {waited_ms} ms", path.display())]
+    Held {
+        /// The lock file.
+        path: PathBuf,
+        /// How long was waited.
+        waited_ms: u64,
+    },
+}
+
+impl LockError {
+    /// The stable code.
+    #[must_use]
+    pub fn code(&self) -> Code {
+        match self {
+            Self::File(e) if e.is_read_only() => Code::ReadOnly,
+            Self::File(_) => Code::Io,
+            Self::Held { .. } => Code::LockTimeout,
+        }
+    }
+}
+
+impl KernelLock {
+    /// Takes the lock if nobody holds it; makes the file if need be.
+    ///
+    /// # Errors
+    /// The file cannot be opened or locked.
+    pub fn try_acquire(path: &Path) -> Result<Option<Self>, FileError> {
+        loop {
+            let file = OpenOptions::new()
+                .create(true)
+                .truncate(false)
+                .write(true)
+                .open(path)
+                .map_err(|e| FileError::new("open", path, e))?;
+            match file.try_lock() {
+                Ok(()) => {}
+                Err(TryLockError::WouldBlock) => return Ok(None),
+                Err(TryLockError::Error(e)) => return Err(FileError::new("lock", path, e)),
+            }
+            let ours = FileId::of(&file).map_err(|e| FileError::new("look at", path, e))?;
+            if FileId::at(path)? == Some(ours) {
+                return Ok(Some(Self { _file: file }));
+            }
+        }
+    }
+
+    /// Takes the lock, waiting up to `wait_ms`.
+    ///
+    /// # Errors
+    /// The file cannot be locked, or somebody holds it all the time.
+    pub fn acquire(path: &Path, wait_ms: u64) -> Result<Self, LockError> {
+        let end = Instant::now() + Duration::from_millis(wait_ms);
+        let mut pause = Duration::from_micros(50);
+        loop {
+            if let Some(lock) = Self::try_acquire(path)? {
+                return Ok(lock);
+            }
+            if Instant::now() >= end {
+                return Err(LockError::Held { path: path.to_owned(), waited_ms: wait_ms });
+            }
+            std::thread::sleep(pause);
+            pause = (pause * 2).min(Duration::from_millis(2));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_holder_at_a_time_even_within_a_process() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("lock");
+        let held = KernelLock::try_acquire(&path).unwrap().unwrap();
+        assert!(KernelLock::try_acquire(&path).unwrap().is_none());
+        assert!(matches!(KernelLock::acquire(&path, 5), Err(LockError::Held { .. })));
+        drop(held);
+        assert!(KernelLock::try_acquire(&path).unwrap().is_some());
+    }
+
+    #[test]
+    fn a_removed_lock_file_guards_nothing() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("lock");
+        let _old = KernelLock::try_acquire(&path).unwrap().unwrap();
+        std::fs::remove_file(&path).unwrap();
+        let _new = KernelLock::try_acquire(&path).unwrap().unwrap();
+        assert!(KernelLock::try_acquire(&path).unwrap().is_none());
+    }
+}

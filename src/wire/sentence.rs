@@ -48,7 +48,7 @@ pub fn sentence(body: &Body) -> String {
         Body::PolicyCancelled(_) => "cancelled".to_owned(),
         Body::AckRefused(e) => format!("{}: {}", e.outcome, e.because),
         Body::Recovered(e) => {
-            format!("mended {} objects and {} refs after a crash", e.objects, e.refs)
+            format!("mended {} objects and {} refs after a crash", e.objects, e.refs.len())
         }
     })
 }

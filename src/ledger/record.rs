@@ -1,0 +1,179 @@
+//! Recording: decide under the lock, step, write.
+
+use super::{
+    Ledger, LedgerError,
+    load::{self, Loaded},
+};
+use crate::{
+    domain::{
+        event::{self, Entity, Event, Recorded},
+        input::Input,
+        oid::Oid,
+    },
+    engine::{Decision, ENGINE, Effect, Now, State, decide, step},
+    store::{AppendError, Batch, GitView, NewEntry, Snapshot, Stamp},
+    wire::message,
+};
+
+/// What was recorded.
+#[derive(Debug)]
+pub struct Recording {
+    /// The events, in order, with the ids of their journal commits: the cursors.
+    pub events: Vec<(Recorded, Oid)>,
+    /// Set when nothing was recorded, because this event number recorded it before.
+    pub already: Option<u64>,
+    /// What the world is asked to do now.
+    pub effects: Vec<Effect>,
+    /// The entities touched, as they are now.
+    pub state: State,
+    /// Why git does not show the events yet, although they are recorded for good.
+    pub pending_view: Option<String>,
+}
+
+/// What is true at the instant of deciding, under the lock.
+pub struct View<'a> {
+    /// The entities loaded.
+    pub state: &'a State,
+    /// The journal as it is.
+    pub snapshot: &'a Snapshot<'a>,
+}
+
+impl Ledger {
+    /// Decides and records an input.
+    ///
+    /// # Errors
+    /// A refusal, or a store that cannot be written; nothing was recorded then.
+    pub fn record(&self, input: Input) -> Result<Recording, LedgerError> {
+        let touches = touches(&input);
+        self.record_with(&touches, vec![], |_| Ok(input))
+    }
+
+    /// Records an input that can only be told under the lock. `pins` are commits the events name: they are kept
+    /// alive by the evidence chain from the same instant on.
+    ///
+    /// # Errors
+    /// As [`Ledger::record`]; also what `make` returns.
+    pub fn record_with(
+        &self,
+        touches: &[Entity],
+        pins: Vec<Oid>,
+        make: impl FnOnce(&View<'_>) -> Result<Input, LedgerError>,
+    ) -> Result<Recording, LedgerError> {
+        let stamp = self.stamp()?;
+        let mut made = None;
+        let appended = self.store.append(&stamp, |snapshot| {
+            let read = |path: &str| snapshot.document(path).map_err(LedgerError::from);
+            let loaded = load::load(touches, &read)?;
+            let input = make(&View { state: &loaded.state, snapshot })?;
+            let now = Now { at: stamp.at, next_seq: snapshot.next_seq };
+            let events = match decide(&loaded.state, input, now)? {
+                Decision::Append(events) => events,
+                Decision::Already(seq) => {
+                    made = Some(Made::already(loaded.state, seq));
+                    return Ok(Batch { entries: vec![], pins: vec![] });
+                }
+            };
+            let (batch, done) = self.build(&loaded, events, snapshot, &stamp)?;
+            made = Some(done);
+            Ok::<_, LedgerError>(Batch { entries: batch, pins })
+        });
+        let appended = appended.map_err(|e| match e {
+            AppendError::Decide(e) => e,
+            AppendError::Store(e) => LedgerError::Store(e),
+        })?;
+        let made = made.ok_or_else(|| LedgerError::Corrupt("nothing was decided".into()))?;
+        let ids = appended.written.iter().map(|w| w.id);
+        Ok(Recording {
+            events: made.events.into_iter().zip(ids).collect(),
+            already: made.already,
+            effects: made.effects,
+            state: made.state,
+            pending_view: match appended.git_view {
+                GitView::Shown => None,
+                GitView::Pending(why) => Some(why),
+            },
+        })
+    }
+
+    /// Steps every event and writes down what it changed.
+    fn build(
+        &self,
+        loaded: &Loaded,
+        events: Vec<Event>,
+        snapshot: &Snapshot<'_>,
+        stamp: &Stamp,
+    ) -> Result<(Vec<NewEntry>, Made), LedgerError> {
+        let mut made = Made { state: loaded.state.clone(), ..Made::default() };
+        let mut repo = match &snapshot.tip {
+            Some(_) => None,
+            None => Some(self.repo_id()?.to_string()),
+        };
+        let mut entries = Vec::new();
+        let first = snapshot.next_seq;
+        let healed = snapshot.recovered.as_ref().filter(|_| !events.is_empty()).map(|r| Event {
+            subject: Entity::Journal,
+            sessions: vec![],
+            body: event::Recovered { objects: r.objects, refs: r.refs.clone() }.into(),
+        });
+        for (seq, event) in (first..).zip(healed.into_iter().chain(events)) {
+            let recorded = Recorded {
+                seq,
+                at: stamp.at,
+                actor: self.actor.clone(),
+                prev: last_of(&made.state, &event.subject),
+                engine: ENGINE,
+                event,
+            };
+            let stepped = step(&made.state, &recorded)?;
+            let mut edits = Vec::new();
+            for entity in &stepped.touched {
+                edits.extend(loaded.edits(&stepped.state, entity)?);
+            }
+            let message = message::encode(&recorded, repo.take().as_deref())
+                .map_err(LedgerError::Unwritable)?;
+            entries.push(NewEntry { message, edits });
+            made.state = stepped.state;
+            made.effects.extend(stepped.effects);
+            made.events.push(recorded);
+        }
+        Ok((entries, made))
+    }
+}
+
+#[derive(Default)]
+struct Made {
+    events: Vec<Recorded>,
+    already: Option<u64>,
+    effects: Vec<Effect>,
+    state: State,
+}
+
+impl Made {
+    fn already(state: State, seq: u64) -> Self {
+        Self { already: Some(seq), state, ..Self::default() }
+    }
+}
+
+fn last_of(state: &State, entity: &Entity) -> Option<u64> {
+    match entity {
+        Entity::Session(id) => state.sessions.get(id).map(|s| s.last),
+        Entity::Policy(id) => state.policies.get(id).map(|p| p.last),
+        Entity::Journal => None,
+    }
+}
+
+/// The entities an input names.
+fn touches(input: &Input) -> Vec<Entity> {
+    match input {
+        Input::SessionAdopted { .. } | Input::CommitAsked { .. } => vec![],
+        Input::Reported { session, .. } => vec![Entity::Session(session.clone())],
+        Input::PolicyAsked { spec, .. } => {
+            spec.session_ids.iter().cloned().map(Entity::Session).collect()
+        }
+        Input::GatesEnded { policy, .. }
+        | Input::AckArrived { policy, .. }
+        | Input::BranchMoved { policy }
+        | Input::LandingImpossible { policy, .. }
+        | Input::CancelAsked { policy, .. } => vec![Entity::Policy(policy.clone())],
+    }
+}

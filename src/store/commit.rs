@@ -1,0 +1,177 @@
+//! Commit objects: the ones we write, and what is read back from a journal.
+
+use super::{
+    error::StoreError,
+    object::{Kind, Object},
+};
+use crate::domain::{oid::Oid, time::Timestamp};
+
+/// Who writes, and when: author and committer of what is written.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Stamp {
+    /// Name; empty becomes `unknown`.
+    pub name: String,
+    /// E-mail; may be empty.
+    pub email: String,
+    /// The time, written in UTC.
+    pub at: Timestamp,
+}
+
+impl Stamp {
+    fn line(&self, role: &str) -> String {
+        let name = Some(cleaned(&self.name)).filter(|n| !n.is_empty());
+        let name = name.unwrap_or_else(|| "unknown".to_owned());
+        format!("{role} {name} <{}> {} +0000\n", cleaned(&self.email), self.at.seconds().max(0))
+    }
+}
+
+/// Drops what git drops from identities, so that the header stays one line with one address.
+fn cleaned(text: &str) -> String {
+    let kept: String = text.chars().filter(|c| !matches!(c, '<' | '>' | '\n' | '\0')).collect();
+    let crud = |c: char| c.is_ascii_control() || " .,:;\"\\'".contains(c);
+    kept.trim_matches(crud).to_owned()
+}
+
+/// Makes a commit; a newline ends its message.
+pub(super) fn encode(tree: &Oid, parents: &[Oid], who: &Stamp, message: &[u8]) -> Object {
+    let mut data = format!("tree {tree}\n").into_bytes();
+    for parent in parents {
+        data.extend_from_slice(format!("parent {parent}\n").as_bytes());
+    }
+    data.extend_from_slice(who.line("author").as_bytes());
+    data.extend_from_slice(who.line("committer").as_bytes());
+    data.push(b'\n');
+    data.extend_from_slice(message);
+    if !message.ends_with(b"\n") {
+        data.push(b'\n');
+    }
+    Object::new(Kind::Commit, data)
+}
+
+/// The parts of a commit we use.
+pub(super) struct Parsed<'a> {
+    pub(super) tree: Oid,
+    pub(super) parents: Vec<Oid>,
+    author: &'a [u8],
+    message: &'a [u8],
+}
+
+/// Reads a commit; none when it is malformed.
+pub(super) fn parse(data: &[u8]) -> Option<Parsed<'_>> {
+    let end = data.windows(2).position(|w| w == b"\n\n")?;
+    let mut lines = data[..end].split(|b| *b == b'\n').peekable();
+    let tree = id_after(lines.next()?, b"tree ")?;
+    let mut parents = Vec::new();
+    while let Some(id) = lines.peek().and_then(|l| id_after(l, b"parent ")) {
+        parents.push(id);
+        lines.next();
+    }
+    let author = lines.next()?.strip_prefix(b"author ")?;
+    Some(Parsed { tree, parents, author, message: &data[end + 2..] })
+}
+
+fn id_after(line: &[u8], word: &[u8]) -> Option<Oid> {
+    std::str::from_utf8(line.strip_prefix(word)?).ok()?.parse().ok()
+}
+
+/// One entry of a journal, as its commit says it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Entry {
+    /// The commit.
+    pub id: Oid,
+    /// Its number in the journal.
+    pub seq: u64,
+    /// The entry before; none for the first.
+    pub parent: Option<Oid>,
+    /// The state after it.
+    pub tree: Oid,
+    /// Name of the person, as far as it is text.
+    pub author_name: String,
+    /// E-mail of the person, as far as it is text.
+    pub author_email: String,
+    /// The whole message.
+    pub message: Vec<u8>,
+    /// The author date, whole seconds.
+    pub time: Timestamp,
+}
+
+/// Reads a journal entry.
+///
+/// # Errors
+/// The object is no commit, has more than one parent or no `Seq`.
+pub(super) fn entry(object: &Object) -> Result<Entry, StoreError> {
+    let wrong = |reason: &str| StoreError::WrongObject {
+        id: object.id,
+        expected: "journal entry",
+        reason: reason.to_owned(),
+    };
+    if object.kind != Kind::Commit {
+        return Err(wrong("it is no commit"));
+    }
+    let parsed = parse(&object.data).ok_or_else(|| wrong("it is malformed"))?;
+    if parsed.parents.len() > 1 {
+        return Err(wrong("it has more than one parent"));
+    }
+    let seq = seq_in(parsed.message).ok_or_else(|| wrong("it has no Seq trailer"))?;
+    let (name, email, time) =
+        person(parsed.author).ok_or_else(|| wrong("its author is malformed"))?;
+    Ok(Entry {
+        id: object.id,
+        seq,
+        parent: parsed.parents.first().copied(),
+        tree: parsed.tree,
+        author_name: name,
+        author_email: email,
+        message: parsed.message.to_vec(),
+        time,
+    })
+}
+
+fn person(line: &[u8]) -> Option<(String, String, Timestamp)> {
+    let text = String::from_utf8_lossy(line);
+    let (name, rest) = text.split_once('<')?;
+    let (email, rest) = rest.rsplit_once('>')?;
+    let seconds: i64 = rest.split_whitespace().next()?.parse().ok()?;
+    let time = Timestamp::from_ms(seconds.checked_mul(1000)?);
+    Some((name.trim_end().to_owned(), email.to_owned(), time))
+}
+
+/// The number in the `Seq` trailer of the message's last paragraph.
+pub(super) fn seq_in(message: &[u8]) -> Option<u64> {
+    let text = String::from_utf8_lossy(message);
+    let trailers = text.trim_end().rsplit("\n\n").next()?;
+    trailers.lines().find_map(|l| l.strip_prefix("Seq: "))?.trim().parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn stamp(name: &str, email: &str) -> Stamp {
+        Stamp { name: name.to_owned(), email: email.to_owned(), at: Timestamp::from_ms(5_999) }
+    }
+
+    #[test]
+    fn an_entry_reads_back() {
+        let (tree, parent) = (Oid::from_sha1([1; 20]), Oid::from_sha1([2; 20]));
+        let who = stamp("Ada <x>\nTester.", "ada@example.invalid");
+        let message = b"k e: s\n\nprose\nSeq: 7\n\nSeq: 12\nKind: k\n";
+        let read = entry(&encode(&tree, &[parent], &who, message)).unwrap();
+        assert_eq!((read.seq, read.parent, read.tree), (12, Some(parent), tree));
+        assert_eq!(read.author_name, "Ada xTester");
+        assert_eq!(read.author_email, "ada@example.invalid");
+        assert_eq!((read.time, read.message), (Timestamp::from_ms(5_000), message.to_vec()));
+    }
+
+    #[test]
+    fn what_is_no_entry_is_refused() {
+        let id = Oid::from_sha1([1; 20]);
+        let who = stamp("", "");
+        let refused = |o: &Object| entry(o).unwrap_err().to_string();
+        let merge = encode(&id, &[id, id], &who, b"s\n\nSeq: 1\n");
+        assert!(refused(&merge).contains("more than one parent"));
+        assert!(refused(&encode(&id, &[], &who, b"Seq: no\n")).contains("no Seq"));
+        assert!(refused(&Object::new(Kind::Blob, vec![])).contains("no commit"));
+        assert!(encode(&id, &[], &who, b"m").data.windows(10).any(|w| w == b"unknown <>"));
+    }
+}

@@ -1,0 +1,171 @@
+//! How the store fails.
+
+use super::{location::OpenError, tree::TreeEditError};
+use crate::{
+    code::Code,
+    domain::oid::Oid,
+    sys::{files::FileError, lock::LockError},
+};
+use std::path::PathBuf;
+
+/// The store could not do what was asked.
+#[derive(Debug, thiserror::Error)]
+pub enum StoreError {
+    /// The repository cannot be worked with.
+    #[error(transparent)]
+    Open(#[from] OpenError),
+    /// The operating system refused.
+    #[error(transparent)]
+    File(#[from] FileError),
+    /// Another process kept the journal lock.
+    #[error(transparent)]
+    Lock(#[from] LockError),
+    /// An object that must be there is not.
+    #[error("object {id} is missing")]
+    Missing {
+        /// Its id.
+        id: Oid,
+    },
+    /// An object is there and cannot be read.
+    #[error("object {id} cannot be read: {reason}")]
+    Unreadable {
+        /// Its id.
+        id: Oid,
+        /// Why.
+        reason: String,
+    },
+    /// An object has another type than its place demands.
+    #[error("object {id} is no {expected}: {reason}")]
+    WrongObject {
+        /// Its id.
+        id: Oid,
+        /// What it should be.
+        expected: &'static str,
+        /// What is wrong.
+        reason: String,
+    },
+    /// A ref is there and holds no object id.
+    #[error("ref {name} is broken: {reason}")]
+    BrokenRef {
+        /// Full name.
+        name: String,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// A ref held another value than the one expected.
+    #[error("ref {name} is at {}, expected {}", shown(*actual), shown(*expected))]
+    RefMoved {
+        /// Full name.
+        name: String,
+        /// What it should have held.
+        expected: Option<Oid>,
+        /// What it holds.
+        actual: Option<Oid>,
+    },
+    /// Another program kept the lock of a ref.
+    #[error("{} was held by another program for {waited_ms} ms", path.display())]
+    RefLocked {
+        /// The lock file.
+        path: PathBuf,
+        /// How long was waited.
+        waited_ms: u64,
+    },
+    /// A ref of ours is neither behind nor ahead of what we wrote.
+    #[error("ref {name} is at {actual}, which is not on one line with our last entry {ours}")]
+    Diverged {
+        /// Full name.
+        name: String,
+        /// What it holds.
+        actual: Oid,
+        /// What we wrote last.
+        ours: Oid,
+    },
+    /// The write-ahead log does not hold together.
+    #[error("{}: {reason}", path.display())]
+    CorruptWal {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// A pack did not read back as it was written.
+    #[error("{name} did not read back as it was written")]
+    PackDamaged {
+        /// Its name, without extension.
+        name: String,
+    },
+    /// The caller's entry does not fit the journal.
+    #[error("journal entry refused: {reason}")]
+    BadEntry {
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// The caller asked for more than one frame or pack holds.
+    #[error("{what} has {actual} bytes, at most {limit} fit")]
+    TooLarge {
+        /// What is too large.
+        what: &'static str,
+        /// Its size.
+        actual: u64,
+        /// The limit.
+        limit: u64,
+    },
+    /// Somebody moved the notes ref at every try.
+    #[error("{name} was moved by somebody else {tries} times in a row")]
+    NotesContended {
+        /// Full name.
+        name: String,
+        /// How often it was tried.
+        tries: u32,
+    },
+    /// A state or notes tree could not be edited.
+    #[error("cannot edit tree: {0}")]
+    Tree(String),
+    /// A test stopped the protocol here.
+    #[cfg(test)]
+    #[error("stopped by a test")]
+    Stopped,
+}
+
+fn shown(id: Option<Oid>) -> String {
+    id.map_or_else(|| "nothing".to_owned(), |id| id.to_string())
+}
+
+impl StoreError {
+    /// The stable code.
+    #[must_use]
+    pub fn code(&self) -> Code {
+        match self {
+            Self::Open(e) => e.code(),
+            Self::File(e) if e.is_read_only() => Code::ReadOnly,
+            Self::File(_) => Code::Io,
+            Self::Lock(e) => e.code(),
+            Self::RefLocked { .. } => Code::LockTimeout,
+            Self::Diverged { .. } => Code::JournalDiverged,
+            Self::CorruptWal { .. } => Code::JournalCorrupt,
+            Self::TooLarge { .. } => Code::TooMany,
+            Self::NotesContended { .. } => Code::NotesContended,
+            Self::BadEntry { .. } => Code::Internal,
+            Self::Missing { .. }
+            | Self::Unreadable { .. }
+            | Self::WrongObject { .. }
+            | Self::BrokenRef { .. }
+            | Self::RefMoved { .. }
+            | Self::PackDamaged { .. }
+            | Self::Tree(_) => Code::StoreUnusable,
+            #[cfg(test)]
+            Self::Stopped => Code::Internal,
+        }
+    }
+}
+
+impl From<TreeEditError<Self>> for StoreError {
+    fn from(error: TreeEditError<Self>) -> Self {
+        match error {
+            TreeEditError::Load(e) => e,
+            other @ (TreeEditError::Malformed { .. }
+            | TreeEditError::BadPath { .. }
+            | TreeEditError::Conflict { .. }) => Self::Tree(other.to_string()),
+        }
+    }
+}

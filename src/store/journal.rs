@@ -1,0 +1,503 @@
+//! The journal: one linear chain per writer, read by anybody, appended under the journal lock.
+//!
+//! Contract of [`Store::append`] (storage A): lock, recover, show the caller the tip, build all objects in
+//! memory, one frame and one `fdatasync`, from then on the entries **are** there; writing loose objects and
+//! moving refs makes git see them and may lag behind, which is no error or a retry would write them twice.
+
+use super::{
+    Store,
+    commit::{self, Entry, Stamp},
+    error::StoreError,
+    names::{JOURNALS, REMOTES, evidence_ref, journal_ref, journal_writer},
+    object::{Kind, Object},
+    recovery::{Depth, Recovered},
+    tree::{self, Change, Mode},
+    wal::Wal,
+    wal_frame::{Frame, Head, Move, Step},
+    writer,
+};
+use crate::{
+    code::Code,
+    domain::{ids::WriterId, oid::Oid},
+    limits,
+    sys::{
+        files::{self, Durable},
+        lock::KernelLock,
+    },
+};
+use std::collections::{BTreeMap, HashMap, HashSet};
+
+/// The end of a journal.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Tip {
+    /// Whose journal.
+    pub writer: WriterId,
+    /// Number of its last entry.
+    pub seq: u64,
+    /// Commit of its last entry.
+    pub id: Oid,
+    /// The state after it.
+    pub tree: Oid,
+}
+
+/// A change of the state tree.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Edit {
+    /// Stores a document.
+    Put {
+        /// Path in the state tree.
+        path: String,
+        /// Its bytes.
+        data: Vec<u8>,
+    },
+    /// Removes a document; one that is not there is fine.
+    Remove {
+        /// Path in the state tree.
+        path: String,
+    },
+}
+
+/// An entry to be appended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NewEntry {
+    /// The whole commit message; its `Seq` trailer must be the number the entry gets.
+    pub message: Vec<u8>,
+    /// What it changes in the state.
+    pub edits: Vec<Edit>,
+}
+
+/// Entries that become durable together, and the commits they name.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Batch {
+    /// In order; none = nothing is appended.
+    pub entries: Vec<NewEntry>,
+    /// Commits that must stay alive because the entries name them. They are durable already.
+    pub pins: Vec<Oid>,
+}
+
+/// What a caller decides upon: the state as it is while the lock is held.
+pub struct Snapshot<'a> {
+    /// Last entry of our own journal; none before the first.
+    pub tip: Option<Tip>,
+    /// Number the next entry gets.
+    pub next_seq: u64,
+    /// What recoveries did that no entry tells of yet. Appending counts as having told.
+    pub recovered: Option<Recovered>,
+    store: &'a Store,
+}
+
+impl Snapshot<'_> {
+    /// As [`Store::document`], of our own state.
+    ///
+    /// # Errors
+    /// The state cannot be read.
+    pub fn document(&self, path: &str) -> Result<Option<Vec<u8>>, StoreError> {
+        self.tip.as_ref().map_or(Ok(None), |tip| self.store.document(&tip.tree, path))
+    }
+
+    /// As [`Store::documents`], of our own state.
+    ///
+    /// # Errors
+    /// The state cannot be read.
+    pub fn documents(&self, dir: &str) -> Result<Vec<(String, Vec<u8>)>, StoreError> {
+        self.tip.as_ref().map_or(Ok(Vec::new()), |tip| self.store.documents(&tip.tree, dir))
+    }
+}
+
+/// One appended entry.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Written {
+    /// Its number.
+    pub seq: u64,
+    /// Its commit.
+    pub id: Oid,
+}
+
+/// Whether plain git sees what was appended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum GitView {
+    /// It does.
+    Shown,
+    /// Not yet, and why. The entries are recorded all the same; the next command shows them.
+    Pending(String),
+}
+
+/// The outcome of an append: durable.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Appended {
+    /// The entries, in order.
+    pub written: Vec<Written>,
+    /// Whether plain git sees them.
+    pub git_view: GitView,
+    /// Why the log could not be checkpointed although it was due. Nothing is lost by that.
+    pub checkpoint_failed: Option<String>,
+}
+
+/// Nothing was appended.
+#[derive(Debug, thiserror::Error)]
+pub enum AppendError<E> {
+    /// The store failed.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// The caller decided against it.
+    #[error("{0}")]
+    Decide(E),
+}
+
+impl<E> AppendError<E> {
+    /// The stable code; `of_decide` names the one of the caller's refusal.
+    pub fn code(&self, of_decide: impl FnOnce(&E) -> Code) -> Code {
+        match self {
+            Self::Store(e) => e.code(),
+            Self::Decide(e) => of_decide(e),
+        }
+    }
+}
+
+/// A batch as objects.
+struct Built {
+    frame: Frame,
+    written: Vec<Written>,
+}
+
+impl Store {
+    /// The end of our own journal; none before the first append.
+    ///
+    /// # Errors
+    /// The journal cannot be read.
+    pub fn own_tip(&self) -> Result<Option<Tip>, StoreError> {
+        let Some(writer) = self.writer()? else { return Ok(None) };
+        let id = self.own_value(&journal_ref(&writer))?;
+        id.map(|id| self.tip_at(writer, &id)).transpose()
+    }
+
+    /// What one of our refs holds or, where the log knows better, will hold.
+    fn own_value(&self, name: &str) -> Result<Option<Oid>, StoreError> {
+        let actual = self.refs.read(name);
+        self.with_wal(|wal| {
+            let ours = wal.as_ref().and_then(|w| w.tips().get(name).copied());
+            match (ours, actual) {
+                (None, actual) => actual,
+                (Some(ours), Ok(None) | Err(StoreError::BrokenRef { .. })) => Ok(Some(ours)),
+                (Some(ours), Ok(Some(id))) => {
+                    let behind = wal.is_some_and(|w| w.has_passed(name, &id));
+                    Ok(Some(if behind { ours } else { id }))
+                }
+                (Some(_), Err(e)) => Err(e),
+            }
+        })
+    }
+
+    fn tip_at(&self, writer: WriterId, id: &Oid) -> Result<Tip, StoreError> {
+        let entry = self.entry(id)?;
+        Ok(Tip { writer, seq: entry.seq, id: entry.id, tree: entry.tree })
+    }
+
+    /// The end of every journal that is here, our own first.
+    ///
+    /// # Errors
+    /// One of them cannot be read.
+    pub fn journals(&self) -> Result<Vec<Tip>, StoreError> {
+        let mut tips: Vec<Tip> = self.own_tip()?.into_iter().collect();
+        let own = tips.first().map(|t| journal_ref(&t.writer));
+        for name in self.refs.names(JOURNALS)?.into_iter().chain(self.refs.names(REMOTES)?) {
+            let Some(writer) = journal_writer(&name).filter(|_| Some(&name) != own.as_ref()) else {
+                continue;
+            };
+            if let Some(id) = self.refs.read(&name)? {
+                tips.push(self.tip_at(writer, &id)?);
+            }
+        }
+        Ok(tips)
+    }
+
+    /// Reads one journal entry.
+    ///
+    /// # Errors
+    /// It is missing, unreadable or no journal entry.
+    pub fn entry(&self, id: &Oid) -> Result<Entry, StoreError> {
+        commit::entry(&self.object(id)?)
+    }
+
+    /// The document at a path of a state tree.
+    ///
+    /// # Errors
+    /// A tree cannot be read, or the path leads to something else than a file.
+    pub fn document(&self, tree: &Oid, path: &str) -> Result<Option<Vec<u8>>, StoreError> {
+        match self.at_path(tree, path)? {
+            Some((_, id)) => self.require(&id, Kind::Blob).map(Some),
+            None => Ok(None),
+        }
+    }
+
+    /// All documents below a directory of a state tree (`""` = all), in path order.
+    ///
+    /// # Errors
+    /// A tree or document cannot be read.
+    pub fn documents(&self, tree: &Oid, dir: &str) -> Result<Vec<(String, Vec<u8>)>, StoreError> {
+        let dir = dir.trim_end_matches('/');
+        let mut found = Vec::new();
+        let (root, above) = if dir.is_empty() {
+            (*tree, String::new())
+        } else {
+            match self.at_path(tree, dir)? {
+                Some((Mode::Tree, id)) => (id, format!("{dir}/")),
+                Some(_) | None => return Ok(found),
+            }
+        };
+        self.collect(&root, &above, &mut found)?;
+        found.sort();
+        Ok(found)
+    }
+
+    fn collect(
+        &self,
+        tree: &Oid,
+        above: &str,
+        into: &mut Vec<(String, Vec<u8>)>,
+    ) -> Result<(), StoreError> {
+        for entry in self.tree(tree)? {
+            let path = format!("{above}{}", String::from_utf8_lossy(&entry.name));
+            if entry.mode == Mode::Tree {
+                self.collect(&entry.id, &format!("{path}/"), into)?;
+            } else {
+                into.push((path, self.require(&entry.id, Kind::Blob)?));
+            }
+        }
+        Ok(())
+    }
+
+    fn at_path(&self, tree: &Oid, path: &str) -> Result<Option<(Mode, Oid)>, StoreError> {
+        let mut at = (Mode::Tree, *tree);
+        for name in path.split('/') {
+            if at.0 != Mode::Tree {
+                return Ok(None);
+            }
+            let entries = self.tree(&at.1)?;
+            match entries.into_iter().find(|e| e.name == name.as_bytes()) {
+                Some(entry) => at = (entry.mode, entry.id),
+                None => return Ok(None),
+            }
+        }
+        Ok(Some(at))
+    }
+
+    /// Reads a tree.
+    pub(super) fn tree(&self, id: &Oid) -> Result<Vec<tree::Entry>, StoreError> {
+        let data = self.require(id, Kind::Tree)?;
+        tree::parse(&data).map_err(|e| StoreError::WrongObject {
+            id: *id,
+            expected: "tree",
+            reason: e.to_string(),
+        })
+    }
+
+    /// Appends what `decide` makes of the present state; nobody else appends in between. When `decide`
+    /// refuses or gives no entries, nothing is written. `who` is author and committer.
+    ///
+    /// # Errors
+    /// Then nothing was appended.
+    pub fn append<E>(
+        &self,
+        who: &Stamp,
+        decide: impl FnOnce(&Snapshot<'_>) -> Result<Batch, E>,
+    ) -> Result<Appended, AppendError<E>> {
+        let lock = self.lock()?;
+        let due = self.recover(&lock, Depth::Due, limits::REF_LOCK_WAIT_MS)?;
+        let tip = self.readable_tip(&lock)?;
+        let snapshot = Snapshot {
+            next_seq: tip.as_ref().map_or(1, |t| t.seq + 1),
+            tip,
+            recovered: self.unrecorded()?,
+            store: self,
+        };
+        let batch = decide(&snapshot).map_err(AppendError::Decide)?;
+        if batch.entries.is_empty() {
+            let written = Vec::new();
+            let git_view = due.pending.map_or(GitView::Shown, GitView::Pending);
+            return Ok(Appended { written, git_view, checkpoint_failed: None });
+        }
+        let writer = writer::require(self, &lock)?;
+        self.ensure_wal(&writer, snapshot.tip.as_ref())?;
+        let built = self.build(who, &writer, &snapshot, batch)?;
+        super::failpoint::reached("before the frame")?;
+        self.push(&built.frame)?;
+        Ok(self.after_the_frame(&lock, built, due.pending.is_some()))
+    }
+
+    /// The tip with its entry and tree readable; an unreadable one calls for the full recovery.
+    fn readable_tip(&self, lock: &KernelLock) -> Result<Option<Tip>, StoreError> {
+        let read = || {
+            let tip = self.own_tip()?;
+            tip.as_ref().map(|t| self.tree(&t.tree)).transpose()?;
+            Ok(tip)
+        };
+        match read() {
+            Err(StoreError::Missing { .. } | StoreError::Unreadable { .. }) => {
+                self.recover(lock, Depth::Full, limits::REF_LOCK_WAIT_MS)?;
+                read()
+            }
+            other => other,
+        }
+    }
+
+    pub(super) fn push(&self, frame: &Frame) -> Result<(), StoreError> {
+        self.with_wal(|wal| match wal {
+            Some(wal) => wal.push(frame),
+            None => Err(StoreError::CorruptWal {
+                path: self.wal_path(),
+                reason: "it was removed meanwhile".to_owned(),
+            }),
+        })
+    }
+
+    /// From here on nothing is an error any more.
+    fn after_the_frame(&self, lock: &KernelLock, built: Built, locked: bool) -> Appended {
+        let wait_ms = if locked { 0 } else { limits::REF_LOCK_WAIT_MS };
+        let shown = self.show(&built.frame, wait_ms);
+        let packed = shown.is_ok().then(|| self.checkpoint_if_due(lock));
+        Appended {
+            written: built.written,
+            git_view: shown.map_or_else(|e| GitView::Pending(e.to_string()), |()| GitView::Shown),
+            checkpoint_failed: packed.and_then(Result::err).map(|e| e.to_string()),
+        }
+    }
+
+    /// Lets git see a frame.
+    fn show(&self, frame: &Frame, wait_ms: u64) -> Result<(), StoreError> {
+        super::failpoint::reached("frame written")?;
+        self.forget_recorded()?;
+        for object in &frame.objects {
+            self.loose.write(object, Durable::No)?;
+            super::failpoint::reached("object written")?;
+        }
+        for m in &frame.step.moves {
+            self.refs.swap(&m.name, m.old, &m.new, wait_ms)?;
+        }
+        Ok(())
+    }
+
+    /// Makes the log where there is none, starting at what our refs hold.
+    fn ensure_wal(&self, writer: &WriterId, tip: Option<&Tip>) -> Result<(), StoreError> {
+        self.refs.ensure_packed()?;
+        if self.with_wal(|wal| Ok(wal.is_some()))? {
+            return Ok(());
+        }
+        let mut refs = BTreeMap::new();
+        refs.extend(tip.map(|t| (journal_ref(writer), t.id)));
+        let evidence = evidence_ref(writer);
+        refs.extend(self.refs.read(&evidence)?.map(|id| (evidence, id)));
+        let seq = tip.map_or(0, |t| t.seq);
+        let head = Head { epoch: 1, seq, boot: files::boot_id(), refs };
+        Wal::create(&self.wal_path(), &self.agent.join("tmp/tmp_wal"), &head)
+    }
+
+    /// Builds every object of the batch in memory.
+    fn build(
+        &self,
+        who: &Stamp,
+        writer: &WriterId,
+        snapshot: &Snapshot<'_>,
+        batch: Batch,
+    ) -> Result<Built, StoreError> {
+        let mut made = Made { store: self, who, objects: Vec::new(), trees: HashMap::new() };
+        // Evidence first: git never sees an event without its pin.
+        let mut moves = Vec::from_iter(made.pins(evidence_ref(writer), &batch.pins)?);
+        let old = snapshot.tip.as_ref().map(|t| t.id);
+        let (mut tip, mut root) = (old, snapshot.tip.as_ref().map(|t| t.tree));
+        let mut written = Vec::new();
+        for (seq, entry) in (snapshot.next_seq..).zip(batch.entries) {
+            let (id, tree) = made.entry(seq, tip, root, entry)?;
+            (tip, root) = (Some(id), Some(tree));
+            written.push(Written { seq, id });
+        }
+        let seq = written.last().map_or(snapshot.next_seq - 1, |w| w.seq);
+        moves.extend(tip.map(|new| Move { name: journal_ref(writer), old, new }));
+        let entries = u32::try_from(written.len()).unwrap_or(u32::MAX);
+        let mut seen = HashSet::new();
+        let objects = made.objects.into_iter().filter(|o| seen.insert(o.id)).collect();
+        Ok(Built { frame: Frame { step: Step { seq, entries, moves }, objects }, written })
+    }
+}
+
+/// Objects of a batch while it is built.
+struct Made<'a> {
+    store: &'a Store,
+    who: &'a Stamp,
+    objects: Vec<Object>,
+    trees: HashMap<Oid, Vec<u8>>,
+}
+
+impl Made<'_> {
+    fn keep(&mut self, object: Object) -> Oid {
+        let id = object.id;
+        self.objects.push(object);
+        id
+    }
+
+    fn entry(
+        &mut self,
+        seq: u64,
+        parent: Option<Oid>,
+        root: Option<Oid>,
+        entry: NewEntry,
+    ) -> Result<(Oid, Oid), StoreError> {
+        let refuse = |reason: String| Err(StoreError::BadEntry { reason });
+        let said = commit::seq_in(&entry.message);
+        if said != Some(seq) {
+            return refuse(format!("its Seq trailer says {said:?}, its number is {seq}"));
+        }
+        if entry.message.contains(&0) {
+            return refuse("its message holds a NUL byte".to_owned());
+        }
+        let mut changes = Vec::new();
+        for edit in entry.edits {
+            let (path, to) = match edit {
+                Edit::Put { path, data } => {
+                    (path, Some((Mode::File, self.keep(Object::new(Kind::Blob, data)))))
+                }
+                Edit::Remove { path } => (path, None),
+            };
+            changes.push(Change { path: path.into_bytes(), to });
+        }
+        let tree = self.edited(root, &changes)?;
+        let parents: Vec<Oid> = parent.into_iter().collect();
+        let id = self.keep(commit::encode(&tree, &parents, self.who, &entry.message));
+        Ok((id, tree))
+    }
+
+    fn edited(&mut self, root: Option<Oid>, changes: &[Change]) -> Result<Oid, StoreError> {
+        let (store, trees) = (self.store, &self.trees);
+        let mut load = |id: &Oid| match trees.get(id) {
+            Some(data) => Ok(data.clone()),
+            None => store.require(id, Kind::Tree),
+        };
+        let (id, made) = tree::edit(root, changes, &mut load)?;
+        for object in made {
+            self.trees.insert(object.id, object.data.clone());
+            self.objects.push(object);
+        }
+        Ok(id)
+    }
+
+    /// One commit per pin; none when there is nothing to pin.
+    fn pins(&mut self, name: String, pins: &[Oid]) -> Result<Option<Move>, StoreError> {
+        if pins.is_empty() {
+            return Ok(None);
+        }
+        let old = self.store.own_value(&name)?;
+        let empty = Object::new(Kind::Tree, Vec::new());
+        let tree = empty.id;
+        if old.is_none() {
+            self.objects.push(empty);
+        }
+        let mut last = old;
+        for pin in pins {
+            self.store.require(pin, Kind::Commit)?;
+            let parents: Vec<Oid> = last.into_iter().chain([*pin]).collect();
+            let message = format!("pin {pin}\n");
+            last = Some(self.keep(commit::encode(&tree, &parents, self.who, message.as_bytes())));
+        }
+        Ok(last.map(|new| Move { name, old, new }))
+    }
+}

@@ -1,0 +1,304 @@
+//! Which repository and worktree a directory belongs to, by git's rules.
+//!
+//! Contract: the environment is looked at once, here. `GIT_DIR`, `GIT_WORK_TREE`, `GIT_COMMON_DIR`,
+//! `GIT_CEILING_DIRECTORIES` and `GIT_DISCOVERY_ACROSS_FILESYSTEM` count, relative ones against the current
+//! directory; `GIT_INDEX_FILE` is ignored; `GIT_OBJECT_DIRECTORY` and a receive quarantine are refused.
+//! Every path handed out is absolute and real. Nothing is written.
+
+use super::names::AGENT_DIR;
+use crate::{
+    code::Code,
+    sys::{
+        env::Env,
+        files::{self, FileError},
+    },
+};
+use std::{
+    ffi::OsStr,
+    os::unix::{
+        ffi::{OsStrExt, OsStringExt},
+        fs::MetadataExt,
+    },
+    path::{Path, PathBuf},
+};
+
+/// A worktree of the repository.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Worktree {
+    /// `.` for the main one, else git's own id of it.
+    pub id: String,
+    /// Its top directory, a real path.
+    pub top: PathBuf,
+    /// Its private git directory, a real path.
+    pub git_dir: PathBuf,
+}
+
+/// Where a command runs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Location {
+    /// The git directory all worktrees share, a real path.
+    pub common_dir: PathBuf,
+    /// The worktree of the current directory; none in a bare repository or inside a git directory.
+    pub worktree: Option<Worktree>,
+    /// The current directory relative to the worktree's top, no trailing slash, empty at the top.
+    pub prefix: Vec<u8>,
+}
+
+/// The repository cannot be opened.
+#[derive(Debug, thiserror::Error)]
+pub enum OpenError {
+    /// There is none.
+    #[error("no git repository in {} or above", cwd.display())]
+    NotARepository {
+        /// Where the search began.
+        cwd: PathBuf,
+    },
+    /// It belongs to somebody else and no `safe.directory` names it.
+    #[error("{} belongs to another user", path.display())]
+    NotOwned {
+        /// What is foreign.
+        path: PathBuf,
+    },
+    /// It needs something this version cannot do.
+    #[error("the repository uses {what}")]
+    Unsupported {
+        /// What it uses.
+        what: String,
+        /// The code of the refusal.
+        code: Code,
+    },
+    /// A variable this program cannot honour is set.
+    #[error("{name} is set")]
+    Variable {
+        /// Its name.
+        name: &'static str,
+        /// The code of the refusal.
+        code: Code,
+    },
+    /// A file or directory cannot be looked at.
+    #[error(transparent)]
+    File(#[from] FileError),
+    /// git's own files are not as they should be, or the library refused.
+    #[error("{}: {reason}", path.display())]
+    Malformed {
+        /// What.
+        path: PathBuf,
+        /// Why.
+        reason: String,
+    },
+}
+
+impl OpenError {
+    /// The stable code.
+    #[must_use]
+    pub fn code(&self) -> Code {
+        match self {
+            Self::NotARepository { .. } => Code::NotARepository,
+            Self::NotOwned { .. } => Code::NotOwned,
+            Self::Unsupported { code, .. } | Self::Variable { code, .. } => *code,
+            Self::File(e) if e.is_read_only() => Code::ReadOnly,
+            Self::File(_) => Code::Io,
+            Self::Malformed { .. } => Code::StoreUnusable,
+        }
+    }
+}
+
+/// A git directory and the directory above its `.git`, when it was found through one.
+struct Found {
+    git_dir: PathBuf,
+    dot_git_in: Option<PathBuf>,
+}
+
+/// Finds the repository of the current directory.
+///
+/// # Errors
+/// There is none, or the environment asks for something refused; see [`OpenError`].
+pub fn discover(env: &Env) -> Result<Location, OpenError> {
+    refuse_variable(env, "GIT_OBJECT_DIRECTORY", Code::ObjectDirectoryUnsupported)?;
+    refuse_variable(env, "GIT_QUARANTINE_PATH", Code::Quarantine)?;
+    let cwd = real(env.cwd())?;
+    let named = |name| env.get(name).filter(|v| !v.is_empty()).map(|v| cwd.join(v));
+    let found = match named("GIT_DIR") {
+        Some(dir) => {
+            let git_dir = through_gitfile(&dir)?
+                .filter(|d| is_git_dir(d))
+                .ok_or_else(|| OpenError::NotARepository { cwd: dir.clone() })?;
+            Found { git_dir, dot_git_in: None }
+        }
+        None => search(&cwd, env)?.ok_or_else(|| OpenError::NotARepository { cwd: cwd.clone() })?,
+    };
+    let git_dir = real(&found.git_dir)?;
+    let common_dir = match named("GIT_COMMON_DIR") {
+        Some(dir) => real(&dir)?,
+        None => common_of(&git_dir)?,
+    };
+    let mut location = Location { common_dir, worktree: None, prefix: Vec::new() };
+    let top = match (named("GIT_WORK_TREE"), found.dot_git_in) {
+        (Some(top), _) => Some(top),
+        (None, dot_git_in) => {
+            let from_env = named("GIT_DIR").is_some();
+            location.top_of(&git_dir, dot_git_in.or_else(|| from_env.then(|| cwd.clone())))?
+        }
+    };
+    if let Some(top) = top {
+        let top = real(&top)?;
+        if let Ok(below) = cwd.strip_prefix(&top) {
+            location.prefix = below.as_os_str().as_bytes().to_vec();
+        }
+        location.worktree = Some(location.worktree_at(git_dir, top)?);
+    }
+    Ok(location)
+}
+
+impl Location {
+    /// Our own directory; it need not be there.
+    #[must_use]
+    pub fn agent_dir(&self) -> PathBuf {
+        self.common_dir.join(AGENT_DIR)
+    }
+
+    /// The main worktree, if the repository has one, and every linked one that exists.
+    ///
+    /// # Errors
+    /// git's administrative files cannot be read.
+    pub fn worktrees(&self) -> Result<Vec<Worktree>, OpenError> {
+        let above = self.common_dir.parent().filter(|_| self.common_dir.ends_with(".git"));
+        let own = self.worktree.as_ref().filter(|w| w.id == ".").map(|w| w.top.clone());
+        let main = match own {
+            Some(top) => Some(top),
+            None => self.top_of(&self.common_dir, above.map(Path::to_owned))?,
+        };
+        let mut list = Vec::new();
+        if let Some(top) = main.filter(|t| t.is_dir()) {
+            list.push(self.worktree_at(self.common_dir.clone(), real(&top)?)?);
+        }
+        let admin = self.common_dir.join("worktrees");
+        for name in files::names(&admin)? {
+            let git_dir = admin.join(name);
+            if let Some(top) = linked_top(&git_dir)? {
+                list.push(self.worktree_at(git_dir, real(&top)?)?);
+            }
+        }
+        Ok(list)
+    }
+
+    /// The worktree of this repository that git would find from `dir`; none when git would find another
+    /// repository, a git directory or nothing.
+    ///
+    /// # Errors
+    /// The directory or git's files cannot be read.
+    pub fn worktree_of(&self, dir: &Path) -> Result<Option<Worktree>, OpenError> {
+        let from = Env::fixed(real(dir)?, []);
+        let own = self.worktree.as_ref();
+        match discover(&from) {
+            Ok(there) if there.common_dir == self.common_dir => Ok(there.worktree),
+            // A worktree tied to its git directory by the environment or core.worktree alone.
+            Ok(_) => Ok(None),
+            Err(OpenError::NotARepository { .. }) => {
+                Ok(own.filter(|w| from.cwd().starts_with(&w.top)).cloned())
+            }
+            Err(e) => Err(e),
+        }
+    }
+
+    /// The top directory that belongs to a git directory: `core.worktree`, nothing when bare, else `near`.
+    fn top_of(&self, git_dir: &Path, near: Option<PathBuf>) -> Result<Option<PathBuf>, OpenError> {
+        if git_dir != self.common_dir {
+            return match near {
+                Some(top) => Ok(Some(top)),
+                None => linked_top(git_dir),
+            };
+        }
+        let config = super::caps::RepoConfig::load(&self.common_dir)?;
+        if let Some(top) = config.text("core.worktree") {
+            return Ok(Some(git_dir.join(top)));
+        }
+        Ok(near.filter(|_| !config.is_true("core.bare")))
+    }
+
+    fn worktree_at(&self, git_dir: PathBuf, top: PathBuf) -> Result<Worktree, OpenError> {
+        let id = if git_dir == self.common_dir {
+            ".".to_owned()
+        } else {
+            let name = git_dir.file_name().and_then(OsStr::to_str);
+            name.map(str::to_owned).ok_or_else(|| OpenError::Malformed {
+                path: git_dir.clone(),
+                reason: "the worktree's name is not UTF-8".to_owned(),
+            })?
+        };
+        Ok(Worktree { id, top, git_dir })
+    }
+}
+
+fn refuse_variable(env: &Env, name: &'static str, code: Code) -> Result<(), OpenError> {
+    match env.get(name) {
+        Some(value) if !value.is_empty() => Err(OpenError::Variable { name, code }),
+        Some(_) | None => Ok(()),
+    }
+}
+
+fn real(path: &Path) -> Result<PathBuf, OpenError> {
+    std::fs::canonicalize(path).map_err(|e| FileError::new("resolve", path, e).into())
+}
+
+/// Walks up as git does: `.git` first, then the directory itself, never above a ceiling or a mount point.
+fn search(cwd: &Path, env: &Env) -> Result<Option<Found>, OpenError> {
+    let ceilings: Vec<PathBuf> = env
+        .get("GIT_CEILING_DIRECTORIES")
+        .map(|list| std::env::split_paths(list).filter(|p| p.is_absolute()).collect())
+        .unwrap_or_default();
+    let across = env
+        .text("GIT_DISCOVERY_ACROSS_FILESYSTEM")
+        .is_some_and(|v| matches!(v, "1" | "true" | "yes" | "on"));
+    let device = |dir: &Path| std::fs::metadata(dir).map(|m| m.dev()).ok();
+    let home = device(cwd);
+    for dir in cwd.ancestors() {
+        let passed = dir != cwd && ceilings.iter().any(|c| c == dir);
+        if passed || (!across && device(dir) != home) {
+            return Ok(None);
+        }
+        if let Some(git_dir) = through_gitfile(&dir.join(".git"))?.filter(|d| is_git_dir(d)) {
+            return Ok(Some(Found { git_dir, dot_git_in: Some(dir.to_owned()) }));
+        }
+        if is_git_dir(dir) {
+            return Ok(Some(Found { git_dir: dir.to_owned(), dot_git_in: None }));
+        }
+    }
+    Ok(None)
+}
+
+/// The directory itself, or the one a `gitdir:` file points to.
+fn through_gitfile(path: &Path) -> Result<Option<PathBuf>, OpenError> {
+    if !path.is_file() {
+        return Ok(path.is_dir().then(|| path.to_owned()));
+    }
+    let data = files::read_optional(path)?.unwrap_or_default();
+    let target = data.strip_prefix(b"gitdir: ").map(first_line).ok_or_else(|| {
+        OpenError::Malformed { path: path.to_owned(), reason: "no 'gitdir:' line".to_owned() }
+    })?;
+    Ok(Some(path.parent().unwrap_or(path).join(target)))
+}
+
+fn first_line(data: &[u8]) -> PathBuf {
+    let line = data.split(|b| *b == b'\n').next().unwrap_or_default();
+    PathBuf::from(std::ffi::OsString::from_vec(line.trim_ascii_end().to_vec()))
+}
+
+fn is_git_dir(dir: &Path) -> bool {
+    let head = std::fs::symlink_metadata(dir.join("HEAD")).is_ok();
+    head && common_of(dir).is_ok_and(|c| c.join("objects").is_dir() && c.join("refs").is_dir())
+}
+
+fn common_of(git_dir: &Path) -> Result<PathBuf, OpenError> {
+    match files::read_optional(&git_dir.join("commondir"))? {
+        Some(data) => real(&git_dir.join(first_line(&data))),
+        None => real(git_dir),
+    }
+}
+
+/// The top directory of a linked worktree; none when its checkout is gone.
+fn linked_top(git_dir: &Path) -> Result<Option<PathBuf>, OpenError> {
+    let Some(data) = files::read_optional(&git_dir.join("gitdir"))? else { return Ok(None) };
+    let dot_git = git_dir.join(first_line(&data));
+    Ok(dot_git.parent().filter(|_| dot_git.exists()).map(Path::to_owned))
+}

@@ -1,0 +1,176 @@
+//! Loose objects: written by us, checked by content, removed only at a checkpoint.
+//!
+//! Contract: an existing file proves nothing (after a power cut it may be empty and shadow a good pack),
+//! so a write always replaces. Temporary files lie in `agentproto/tmp`, where git's prune does not look.
+
+use super::{
+    error::StoreError,
+    names::TMP_PREFIX,
+    object::{Kind, Object, hash},
+};
+use crate::{
+    domain::oid::Oid,
+    sys::files::{self, Durable, FileError},
+};
+use std::{
+    io::Write,
+    path::{Path, PathBuf},
+    sync::atomic::{AtomicU64, Ordering},
+};
+
+/// Times a fan-out directory may vanish under one write (`git gc` removes empty ones).
+const WRITE_TRIES: u32 = 8;
+
+/// What is at the place of a loose object.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum LooseState {
+    /// Nothing.
+    Absent,
+    /// The object.
+    Intact,
+    /// Something else: empty, cut short, other content.
+    Broken,
+}
+
+/// The two directories loose objects need.
+#[derive(Clone, Debug)]
+pub(super) struct LooseStore {
+    objects: PathBuf,
+    tmp: PathBuf,
+}
+
+/// A file name nobody else uses: processes differ by pid, calls of one process by number.
+pub(super) fn fresh_name(prefix: &str) -> String {
+    static NEXT: AtomicU64 = AtomicU64::new(0);
+    format!("{prefix}{}.{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed))
+}
+
+impl LooseStore {
+    /// Over `objects` and `tmp`, which are on one file system.
+    pub(super) fn new(objects: PathBuf, tmp: PathBuf) -> Self {
+        Self { objects, tmp }
+    }
+
+    fn path(&self, id: &Oid) -> PathBuf {
+        let hex = id.to_string();
+        self.objects.join(&hex[..2]).join(&hex[2..])
+    }
+
+    /// Writes the object whether or not something is there.
+    pub(super) fn write(&self, object: &Object, durable: Durable) -> Result<(), StoreError> {
+        let path = self.path(&object.id);
+        let staged = self.tmp.join(fresh_name(&format!("{TMP_PREFIX}obj_")));
+        files::write_new(&staged, &deflated(object)?, 0o444, durable)?;
+        let mut last = None;
+        for _ in 0..WRITE_TRIES {
+            match files::rename(&staged, &path) {
+                Ok(()) => return Ok(()),
+                Err(e) if e.is_missing() => {
+                    files::make_dirs(path.parent().unwrap_or(&self.objects))?;
+                    last = Some(e);
+                }
+                Err(e) => return Err(e.into()),
+            }
+        }
+        files::remove_optional(&staged)?;
+        last.map_or(Ok(()), |e| Err(e.into()))
+    }
+
+    /// Reads what is there and hashes it.
+    pub(super) fn state(&self, id: &Oid) -> Result<LooseState, StoreError> {
+        let Some(data) = files::read_optional(&self.path(id))? else {
+            return Ok(LooseState::Absent);
+        };
+        let hashed = inflate(&data).and_then(|raw| hash_raw(&raw));
+        Ok(if hashed == Some(*id) { LooseState::Intact } else { LooseState::Broken })
+    }
+
+    /// Removes the file.
+    pub(super) fn remove(&self, id: &Oid) -> Result<(), StoreError> {
+        files::remove_optional(&self.path(id))?;
+        Ok(())
+    }
+
+    /// The ids of all loose objects.
+    pub(super) fn ids(&self) -> Result<Vec<Oid>, StoreError> {
+        let mut ids = Vec::new();
+        for byte in 0..=u8::MAX {
+            let dir = format!("{byte:02x}");
+            for name in files::names(&self.objects.join(&dir))? {
+                ids.extend(
+                    name.to_str().and_then(|rest| format!("{dir}{rest}").parse::<Oid>().ok()),
+                );
+            }
+        }
+        Ok(ids)
+    }
+}
+
+fn deflated(object: &Object) -> Result<Vec<u8>, StoreError> {
+    let header = format!("{} {}\0", object.kind.name(), object.data.len());
+    deflate(&[header.as_bytes(), &object.data], gix::zlib::Compression::BEST_SPEED)
+}
+
+/// Compresses the parts as one zlib stream.
+pub(super) fn deflate(
+    parts: &[&[u8]],
+    level: gix::zlib::Compression,
+) -> Result<Vec<u8>, StoreError> {
+    let mut out = gix::zlib::stream::deflate::Write::new(Vec::new(), level);
+    parts
+        .iter()
+        .try_for_each(|part| out.write_all(part))
+        .and_then(|()| out.flush())
+        .map_err(|e| FileError::new("compress", Path::new("object"), e))?;
+    Ok(out.into_inner())
+}
+
+/// Takes a whole zlib stream apart; none when it is cut short or damaged.
+pub(super) fn inflate(mut data: &[u8]) -> Option<Vec<u8>> {
+    let mut state = gix::zlib::Decompress::new();
+    let mut out = Vec::new();
+    let mut chunk = [0; 4096];
+    loop {
+        match gix::zlib::stream::inflate::read(&mut data, &mut state, &mut chunk) {
+            Ok(0) => return Some(out),
+            Ok(n) => out.extend_from_slice(&chunk[..n]),
+            Err(_) => return None,
+        }
+    }
+}
+
+fn hash_raw(raw: &[u8]) -> Option<Oid> {
+    let end = raw.iter().position(|b| *b == 0)?;
+    let (name, size) = std::str::from_utf8(&raw[..end]).ok()?.split_once(' ')?;
+    let kind = [Kind::Blob, Kind::Tree, Kind::Commit].into_iter().find(|k| k.name() == name)?;
+    let data = &raw[end + 1..];
+    (size.parse() == Ok(data.len())).then(|| hash(kind, data))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_ghost_is_seen_and_replaced() {
+        let dir = tempfile::tempdir().unwrap();
+        let (objects, tmp) = (dir.path().join("objects"), dir.path().join("tmp"));
+        std::fs::create_dir_all(&tmp).unwrap();
+        let store = LooseStore::new(objects, tmp.clone());
+        let object = Object::new(Kind::Blob, b"hello\n".repeat(2000));
+        assert_eq!(store.state(&object.id).unwrap(), LooseState::Absent);
+        store.write(&object, Durable::No).unwrap();
+        assert_eq!(store.state(&object.id).unwrap(), LooseState::Intact);
+        let path = store.path(&object.id);
+        let whole = std::fs::read(&path).unwrap();
+        for ghost in [&b""[..], b"x", &whole[..whole.len() / 2]] {
+            std::fs::remove_file(&path).unwrap();
+            std::fs::write(&path, ghost).unwrap();
+            assert_eq!(store.state(&object.id).unwrap(), LooseState::Broken);
+            store.write(&object, Durable::Yes).unwrap();
+            assert_eq!(store.state(&object.id).unwrap(), LooseState::Intact);
+        }
+        assert_eq!(store.ids().unwrap(), [object.id]);
+        assert_eq!(files::names(&tmp).unwrap().len(), 0);
+    }
+}

@@ -1,0 +1,313 @@
+//! Packs and their indices as bytes (storage P).
+//!
+//! Contract: pure. The library's writer makes no deltas and `git gc` never repairs that, hence this one:
+//! each blob may be a delta of the last blob with the same first 64 bytes (an earlier state of the same
+//! document), each tree of one of the last six; a delta is common prefix + new middle + common suffix,
+//! which is all that state documents and trees need. Objects keep their order, so deltas point back.
+
+use super::{
+    error::StoreError,
+    loose::deflate,
+    object::{Kind, Object},
+};
+use crate::{domain::oid::Oid, limits};
+use std::collections::{HashMap, HashSet};
+
+/// Trees looked at as delta bases.
+const TREE_WINDOW: usize = 6;
+/// First bytes that make two blobs states of one document.
+const BLOB_CLASS_BYTES: usize = 64;
+/// Offsets beyond need the index's large table, which nothing we write comes near.
+const MAX_PACK_BYTES: u64 = 0x7fff_ffff;
+const OFS_DELTA: u8 = 6;
+const ID_BYTES: usize = 20;
+
+/// A pack, ready to be written.
+pub(super) struct Built {
+    /// `pack-<checksum>`, without extension.
+    pub(super) name: String,
+    pub(super) pack: Vec<u8>,
+    pub(super) idx: Vec<u8>,
+}
+
+struct Placed<'a> {
+    object: &'a Object,
+    offset: u64,
+    crc: u32,
+    depth: u8,
+}
+
+/// Packs the objects; repeated ones once.
+pub(super) fn build(objects: &[Object]) -> Result<Built, StoreError> {
+    let mut seen = HashSet::new();
+    let unique: Vec<&Object> = objects.iter().filter(|o| seen.insert(o.id)).collect();
+    let count = u32::try_from(unique.len()).map_err(|_| too_large(unique.len() as u64))?;
+    let mut packer = Packer { out: Vec::new(), placed: Vec::new(), documents: HashMap::new() };
+    packer.out.extend_from_slice(b"PACK\0\0\0\x02");
+    packer.out.extend_from_slice(&count.to_be_bytes());
+    for object in unique {
+        packer.add(object)?;
+    }
+    let Packer { out: mut pack, mut placed, .. } = packer;
+    let checksum = sha1(&pack)?;
+    pack.extend_from_slice(checksum.as_bytes());
+    placed.sort_by_key(|p| p.object.id);
+    let idx = index(&placed, &checksum)?;
+    Ok(Built { name: format!("pack-{checksum}"), pack, idx })
+}
+
+fn too_large(actual: u64) -> StoreError {
+    StoreError::TooLarge { what: "pack", actual, limit: MAX_PACK_BYTES }
+}
+
+fn sha1(bytes: &[u8]) -> Result<Oid, StoreError> {
+    let mut hasher = gix::hash::hasher(gix::hash::Kind::Sha1);
+    hasher.update(bytes);
+    let id = hasher.try_finalize().map_err(|e| StoreError::BadEntry { reason: e.to_string() })?;
+    Oid::from_bytes(id.as_slice()).map_err(|e| StoreError::BadEntry { reason: e.to_string() })
+}
+
+struct Packer<'a> {
+    out: Vec<u8>,
+    placed: Vec<Placed<'a>>,
+    documents: HashMap<&'a [u8], usize>,
+}
+
+impl<'a> Packer<'a> {
+    fn add(&mut self, object: &'a Object) -> Result<(), StoreError> {
+        let offset = self.out.len() as u64;
+        if offset + object.data.len() as u64 > MAX_PACK_BYTES {
+            return Err(too_large(offset + object.data.len() as u64));
+        }
+        let start = self.out.len();
+        let depth = match self.best_delta(object) {
+            Some((base, delta)) => {
+                let base = &self.placed[base];
+                let depth = base.depth + 1;
+                let back = offset - base.offset;
+                put_header(&mut self.out, OFS_DELTA, delta.len());
+                put_offset(&mut self.out, back);
+                self.compressed(&delta)?;
+                depth
+            }
+            None => {
+                put_header(&mut self.out, type_of(object.kind), object.data.len());
+                self.compressed(&object.data)?;
+                0
+            }
+        };
+        let crc = crc32fast::hash(&self.out[start..]);
+        if object.kind == Kind::Blob {
+            self.documents.insert(class(object), self.placed.len());
+        }
+        self.placed.push(Placed { object, offset, crc, depth });
+        Ok(())
+    }
+
+    fn compressed(&mut self, data: &[u8]) -> Result<(), StoreError> {
+        self.out.extend_from_slice(&deflate(&[data], gix::zlib::Compression::DEFAULT)?);
+        Ok(())
+    }
+
+    fn best_delta(&self, object: &Object) -> Option<(usize, Vec<u8>)> {
+        let bases: Vec<usize> = match object.kind {
+            Kind::Blob => self.documents.get(class(object)).copied().into_iter().collect(),
+            Kind::Tree => {
+                let trees = self.placed.iter().enumerate().rev();
+                trees
+                    .filter(|(_, p)| p.object.kind == Kind::Tree)
+                    .map(|(at, _)| at)
+                    .take(TREE_WINDOW)
+                    .collect()
+            }
+            Kind::Commit => Vec::new(),
+        };
+        bases
+            .into_iter()
+            .filter(|at| self.placed[*at].depth < limits::PACK_DELTA_DEPTH)
+            .filter_map(|at| Some((at, delta(&self.placed[at].object.data, &object.data)?)))
+            .min_by_key(|(_, delta)| delta.len())
+    }
+}
+
+fn class(object: &Object) -> &[u8] {
+    &object.data[..object.data.len().min(BLOB_CLASS_BYTES)]
+}
+
+fn type_of(kind: Kind) -> u8 {
+    match kind {
+        Kind::Commit => 1,
+        Kind::Tree => 2,
+        Kind::Blob => 3,
+    }
+}
+
+/// The lowest byte of a number.
+fn low(value: u64) -> u8 {
+    value.to_le_bytes()[0]
+}
+
+/// Type and size: four bits of size in the first byte, then seven a byte, least significant first.
+fn put_header(out: &mut Vec<u8>, kind: u8, size: usize) {
+    let mut rest = size as u64;
+    let mut byte = kind << 4 | (low(rest) & 0x0f);
+    rest >>= 4;
+    while rest > 0 {
+        out.push(byte | 0x80);
+        byte = low(rest) & 0x7f;
+        rest >>= 7;
+    }
+    out.push(byte);
+}
+
+/// Distance to the base: seven bits a byte, most significant first, each continuation counting one more.
+fn put_offset(out: &mut Vec<u8>, distance: u64) {
+    let mut bytes = vec![low(distance) & 0x7f];
+    let mut rest = distance >> 7;
+    while rest > 0 {
+        rest -= 1;
+        bytes.push(low(rest) & 0x7f | 0x80);
+        rest >>= 7;
+    }
+    out.extend(bytes.iter().rev());
+}
+
+fn put_size(out: &mut Vec<u8>, size: usize) {
+    let mut rest = size as u64;
+    while rest > 0x7f {
+        out.push(low(rest) & 0x7f | 0x80);
+        rest >>= 7;
+    }
+    out.push(low(rest));
+}
+
+fn put_copy(out: &mut Vec<u8>, from: usize, length: usize) {
+    const MOST: usize = 0xffff;
+    let (mut from, mut left) = (from as u64, length);
+    while left > 0 {
+        let part = left.min(MOST);
+        let at = out.len();
+        out.push(0x80);
+        for (bit, byte) in from.to_le_bytes().into_iter().take(4).enumerate() {
+            if byte != 0 {
+                out[at] |= 1 << bit;
+                out.push(byte);
+            }
+        }
+        for (bit, byte) in part.to_le_bytes().into_iter().take(2).enumerate() {
+            if byte != 0 {
+                out[at] |= 0x10 << bit;
+                out.push(byte);
+            }
+        }
+        from += part as u64;
+        left -= part;
+    }
+}
+
+fn put_insert(out: &mut Vec<u8>, data: &[u8]) {
+    const MOST: usize = 127;
+    for part in data.chunks(MOST) {
+        out.push(low(part.len() as u64));
+        out.extend_from_slice(part);
+    }
+}
+
+/// None when the two have too little in common to be worth it.
+fn delta(base: &[u8], new: &[u8]) -> Option<Vec<u8>> {
+    let prefix = base.iter().zip(new).take_while(|(a, b)| a == b).count();
+    let most = base.len().min(new.len()) - prefix;
+    let tails = base.iter().rev().zip(new.iter().rev());
+    let suffix = tails.take(most).take_while(|(a, b)| a == b).count();
+    let middle = &new[prefix..new.len() - suffix];
+    if middle.len() > new.len() / 4 * 3 {
+        return None;
+    }
+    let mut out = Vec::with_capacity(middle.len() + 32);
+    put_size(&mut out, base.len());
+    put_size(&mut out, new.len());
+    put_copy(&mut out, 0, prefix);
+    put_insert(&mut out, middle);
+    put_copy(&mut out, base.len() - suffix, suffix);
+    Some(out)
+}
+
+/// An index of version 2 over entries sorted by id.
+fn index(placed: &[Placed<'_>], checksum: &Oid) -> Result<Vec<u8>, StoreError> {
+    let mut out = b"\xfftOc\0\0\0\x02".to_vec();
+    for byte in 0..=u8::MAX {
+        let up_to = placed.partition_point(|p| p.object.id.as_bytes()[0] <= byte);
+        let count = u32::try_from(up_to).map_err(|_| too_large(up_to as u64))?;
+        out.extend_from_slice(&count.to_be_bytes());
+    }
+    placed.iter().for_each(|p| out.extend_from_slice(p.object.id.as_bytes()));
+    placed.iter().for_each(|p| out.extend_from_slice(&p.crc.to_be_bytes()));
+    for p in placed {
+        let offset = u32::try_from(p.offset).map_err(|_| too_large(p.offset))?;
+        out.extend_from_slice(&offset.to_be_bytes());
+    }
+    out.extend_from_slice(checksum.as_bytes());
+    let own = sha1(&out)?;
+    out.extend_from_slice(own.as_bytes());
+    Ok(out)
+}
+
+/// The sorted ids in an index; none when the bytes are no whole index of version 2.
+pub(super) fn index_ids(idx: &[u8]) -> Option<Vec<Oid>> {
+    const FANOUT_BYTES: usize = 256 * 4;
+    let rest = idx.strip_prefix(b"\xfftOc\0\0\0\x02")?;
+    let (fanout, rest) = rest.split_at_checked(FANOUT_BYTES)?;
+    let count = u32::from_be_bytes(fanout[FANOUT_BYTES - 4..].try_into().ok()?);
+    let (ids, _) = rest.split_at_checked(usize::try_from(count).ok()?.checked_mul(ID_BYTES)?)?;
+    let body = idx.len().checked_sub(ID_BYTES)?;
+    let whole = sha1(&idx[..body]).ok()?.as_bytes() == &idx[body..];
+    whole.then(|| ids.chunks_exact(ID_BYTES).filter_map(|id| Oid::from_bytes(id).ok()).collect())
+}
+
+/// True when the bytes are a pack whose checksum fits.
+pub(super) fn is_whole(pack: &[u8]) -> bool {
+    let body = pack.len().checked_sub(ID_BYTES);
+    body.is_some_and(|n| sha1(&pack[..n]).is_ok_and(|id| id.as_bytes() == &pack[n..]))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::store::testlab::TestRepo;
+
+    #[test]
+    fn git_reads_what_was_packed_and_deltas_are_small() {
+        let repo = TestRepo::new();
+        let mut objects = Vec::new();
+        for n in 0..100 {
+            let text = format!(
+                "{{\"id\":\"{}\",\"n\":{n},\"tail\":\"{}\"}}",
+                "x".repeat(80),
+                "y".repeat(300)
+            );
+            objects.push(Object::new(Kind::Blob, text.into_bytes()));
+        }
+        objects.push(Object::new(Kind::Blob, vec![]));
+        objects.push(Object::new(Kind::Blob, (0..300_000u32).flat_map(u32::to_le_bytes).collect()));
+        let mut edited = objects[101].data.clone();
+        edited[700_000] ^= 1;
+        objects.push(Object::new(Kind::Blob, edited));
+        objects.push(objects[0].clone());
+        let built = build(&objects).unwrap();
+        let dir = repo.path().join(".git/objects/pack");
+        std::fs::create_dir_all(&dir).unwrap();
+        std::fs::write(dir.join(format!("{}.pack", built.name)), &built.pack).unwrap();
+        std::fs::write(dir.join(format!("{}.idx", built.name)), &built.idx).unwrap();
+        repo.git(&["verify-pack", &format!(".git/objects/pack/{}.idx", built.name)]);
+        for object in &objects {
+            assert_eq!(repo.git_raw(&["cat-file", "blob", &object.id.to_string()]), object.data);
+        }
+        let small: usize = objects[..100].iter().map(|o| o.data.len()).sum();
+        let pack = build(&objects[..100]).unwrap().pack.len();
+        assert!(pack < small / 10, "{pack} of {small} bytes");
+        let ids = index_ids(&built.idx).unwrap();
+        assert_eq!(ids.len(), 103);
+        assert!(is_whole(&built.pack) && !is_whole(&built.pack[1..]));
+        assert_eq!(index_ids(&built.idx[..built.idx.len() - 1]), None);
+    }
+}

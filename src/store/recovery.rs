@@ -1,0 +1,309 @@
+//! Making git's view agree with the write-ahead log again (storage R), and checkpoints (storage C).
+//!
+//! Contract: only under the journal lock. Every step can be interrupted and done again. A ref that was
+//! only behind is moved forward, one that is ahead is kept; anything else is diverged: nothing is touched.
+//! The log is emptied by one thing alone: a synced pack of its own bytes, while our refs show its last
+//! frame. Packing what lies in the object store instead, or emptying by time, loses entries.
+
+use super::{
+    Store, commit,
+    error::StoreError,
+    loose::LooseState,
+    names::journal_writer,
+    object::{Kind, Object},
+    pack,
+};
+use crate::{
+    domain::oid::Oid,
+    limits,
+    sys::{
+        files::{self, Durable},
+        lock::KernelLock,
+    },
+};
+use serde::{Deserialize, Serialize};
+use std::collections::{BTreeMap, HashSet};
+
+/// What a recovery did.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Recovered {
+    /// Objects written again from the log.
+    pub objects: u64,
+    /// Refs moved to where the log says.
+    pub refs: Vec<String>,
+    /// Files that dead processes had left.
+    pub leftovers: u64,
+    /// A ref that could not be moved yet because another program holds its lock.
+    pub pending: Option<String>,
+}
+
+impl Recovered {
+    /// True when something was lost from git's view that a journal reader should hear of.
+    #[must_use]
+    pub fn is_notable(&self) -> bool {
+        self.objects > 0 || !self.refs.is_empty()
+    }
+
+    fn add(&mut self, other: Self) {
+        self.objects += other.objects;
+        self.refs.extend(other.refs);
+        self.leftovers += other.leftovers;
+        self.pending = other.pending;
+    }
+}
+
+/// How much is looked at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Depth {
+    /// Only what the refs and the boot id call for.
+    Due,
+    /// Everything.
+    Full,
+}
+
+/// What the log says, taken out of it.
+struct Known {
+    seq: u64,
+    tips: BTreeMap<String, Oid>,
+    same_boot: bool,
+}
+
+impl Store {
+    /// Takes the journal lock and checks every frame and ref.
+    ///
+    /// # Errors
+    /// The journal is diverged or corrupt, or something cannot be written.
+    pub fn fsck_wal(&self) -> Result<Recovered, StoreError> {
+        let lock = self.lock()?;
+        self.recover(&lock, Depth::Full, limits::REF_LOCK_WAIT_MS)
+    }
+
+    pub(super) fn recover_if_free(&self) -> Result<(), StoreError> {
+        if !self.wal_path().exists() {
+            return Ok(());
+        }
+        let done = self.try_recover();
+        match done {
+            // A read-only repository is read as it is.
+            Err(StoreError::File(e)) if e.is_read_only() => Ok(()),
+            other => other,
+        }
+    }
+
+    fn try_recover(&self) -> Result<(), StoreError> {
+        files::make_dirs(&self.agent.join("tmp"))?;
+        let Some(lock) = KernelLock::try_acquire(&self.agent.join("lock"))? else { return Ok(()) };
+        self.recover(&lock, Depth::Due, 0).map(drop)
+    }
+
+    /// Recovers, remembering what was done until an append records it.
+    pub(super) fn recover(
+        &self,
+        lock: &KernelLock,
+        depth: Depth,
+        wait_ms: u64,
+    ) -> Result<Recovered, StoreError> {
+        let mut done = Recovered { leftovers: self.refs.sweep()?, ..Recovered::default() };
+        let Some(known) = self.known()? else { return Ok(done) };
+        let thorough = depth == Depth::Full || !known.same_boot;
+        let behind = self.behind(&known.tips)?;
+        if !thorough && behind.is_empty() {
+            return Ok(done);
+        }
+        done.leftovers += self.packs.sweep()?;
+        if thorough {
+            self.drop_ghosts()?;
+        }
+        done.objects = self.rewrite_objects()?;
+        super::failpoint::reached("objects recovered")?;
+        let mut tips = known.tips.clone();
+        for name in behind {
+            self.settle(&name, &mut tips, wait_ms, &mut done)?;
+        }
+        if tips != known.tips {
+            let seq = self.seq_at(&tips)?.unwrap_or(known.seq);
+            self.checkpoint(lock, seq, tips)?;
+        } else if !known.same_boot && files::boot_id().is_some() && done.pending.is_none() {
+            self.checkpoint(lock, known.seq, tips)?;
+        }
+        self.remember(&done)?;
+        Ok(done)
+    }
+
+    fn known(&self) -> Result<Option<Known>, StoreError> {
+        self.with_wal(|wal| {
+            let Some(wal) = wal else { return Ok(None) };
+            wal.cut_torn()?;
+            let (seq, tips) = (wal.seq(), wal.tips().clone());
+            Ok(Some(Known { seq, tips, same_boot: wal.is_same_boot() }))
+        })
+    }
+
+    /// Refs that do not show what the log says.
+    pub(super) fn behind(&self, tips: &BTreeMap<String, Oid>) -> Result<Vec<String>, StoreError> {
+        let mut names = Vec::new();
+        for (name, tip) in tips {
+            match self.refs.read(name) {
+                Ok(Some(id)) if id == *tip => {}
+                Ok(_) | Err(StoreError::BrokenRef { .. }) => names.push(name.clone()),
+                Err(e) => return Err(e),
+            }
+        }
+        Ok(names)
+    }
+
+    /// After a power cut loose copies may be empty and shadow the good ones in our packs.
+    fn drop_ghosts(&self) -> Result<(), StoreError> {
+        let packed = self.packs.own_ids()?;
+        for id in self.loose.ids()?.iter().filter(|id| packed.contains(id)) {
+            if self.loose.state(id)? == LooseState::Broken {
+                self.loose.remove(id)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn rewrite_objects(&self) -> Result<u64, StoreError> {
+        let mut written = 0;
+        for object in self.wal_objects()? {
+            let good = match self.loose.state(&object.id)? {
+                LooseState::Intact => true,
+                LooseState::Broken => false,
+                LooseState::Absent => {
+                    matches!(self.odb.find(&object.id), Ok(Some(o)) if o == object)
+                }
+            };
+            if !good {
+                self.loose.write(&object, Durable::No)?;
+                written += 1;
+            }
+        }
+        Ok(written)
+    }
+
+    /// Objects of all frames, each once, in order.
+    fn wal_objects(&self) -> Result<Vec<Object>, StoreError> {
+        let frames = self.with_wal(|wal| wal.map_or(Ok(Vec::new()), |w| w.frames()))?;
+        let mut seen = HashSet::new();
+        Ok(frames.into_iter().flat_map(|f| f.objects).filter(|o| seen.insert(o.id)).collect())
+    }
+
+    /// Moves one ref to where the log says, or takes over a newer value into `tips`.
+    fn settle(
+        &self,
+        name: &str,
+        tips: &mut BTreeMap<String, Oid>,
+        wait_ms: u64,
+        done: &mut Recovered,
+    ) -> Result<(), StoreError> {
+        let Some(ours) = tips.get(name).copied() else { return Ok(()) };
+        let actual = match self.refs.read(name) {
+            Ok(actual) => actual,
+            Err(StoreError::BrokenRef { .. }) => None,
+            Err(e) => return Err(e),
+        };
+        if let Some(actual) = actual
+            && !self.is_older(name, &actual, &ours)?
+        {
+            if !self.is_ancestor(&ours, &actual)? {
+                return Err(StoreError::Diverged { name: name.to_owned(), actual, ours });
+            }
+            tips.insert(name.to_owned(), actual);
+            return Ok(());
+        }
+        match self.refs.swap(name, actual, &ours, wait_ms) {
+            Ok(()) => done.refs.push(name.to_owned()),
+            Err(e @ StoreError::RefLocked { .. }) => done.pending = Some(e.to_string()),
+            Err(e) => return Err(e),
+        }
+        Ok(())
+    }
+
+    fn is_older(&self, name: &str, actual: &Oid, ours: &Oid) -> Result<bool, StoreError> {
+        let passed = self.with_wal(|w| Ok(w.is_some_and(|w| w.has_passed(name, actual))))?;
+        Ok(passed || self.is_ancestor(actual, ours)?)
+    }
+
+    /// True when following first parents from `tip` meets `wanted`. A tip that is not here leads nowhere.
+    fn is_ancestor(&self, wanted: &Oid, tip: &Oid) -> Result<bool, StoreError> {
+        let mut next = Some(*tip);
+        while let Some(id) = next {
+            if id == *wanted {
+                return Ok(true);
+            }
+            let Some(object) = self.find_object(&id)? else { return Ok(false) };
+            let parsed =
+                (object.kind == Kind::Commit).then(|| commit::parse(&object.data)).flatten();
+            next = parsed.and_then(|p| p.parents.first().copied());
+        }
+        Ok(false)
+    }
+
+    fn seq_at(&self, tips: &BTreeMap<String, Oid>) -> Result<Option<u64>, StoreError> {
+        let journal = tips.iter().find(|(name, _)| journal_writer(name).is_some());
+        journal.map(|(_, id)| Ok(self.entry(id)?.seq)).transpose()
+    }
+
+    /// Checkpoints when enough came together and git shows all of it.
+    pub(super) fn checkpoint_if_due(&self, lock: &KernelLock) -> Result<(), StoreError> {
+        let due = self.with_wal(|wal| {
+            Ok(wal
+                .filter(|w| {
+                    w.frame_count() >= limits::CHECKPOINT_FRAMES
+                        || w.frame_bytes() >= limits::CHECKPOINT_BYTES
+                })
+                .map(|w| (w.seq(), w.tips().clone())))
+        })?;
+        match due {
+            Some((seq, tips)) if self.behind(&tips)?.is_empty() => self.checkpoint(lock, seq, tips),
+            Some(_) | None => Ok(()),
+        }
+    }
+
+    /// Packs the log's own bytes, starts a new epoch, removes the loose copies of exactly these objects.
+    pub(super) fn checkpoint(
+        &self,
+        _lock: &KernelLock,
+        seq: u64,
+        tips: BTreeMap<String, Oid>,
+    ) -> Result<(), StoreError> {
+        let objects = self.wal_objects()?;
+        if !objects.is_empty() {
+            self.packs.place(&pack::build(&objects)?)?;
+            super::failpoint::reached("packed")?;
+            self.packs.release(&parents_in(&objects))?;
+        }
+        self.with_wal(|wal| wal.map_or(Ok(()), |w| w.reset(seq, tips)))?;
+        super::failpoint::reached("log emptied")?;
+        objects.iter().try_for_each(|o| self.loose.remove(&o.id))
+    }
+
+    fn remember(&self, done: &Recovered) -> Result<(), StoreError> {
+        if !done.is_notable() {
+            return Ok(());
+        }
+        let mut all = self.unrecorded()?.unwrap_or_default();
+        all.add(done.clone());
+        let text = serde_json::to_vec(&all).unwrap_or_default();
+        let staged =
+            self.agent.join("tmp").join(super::loose::fresh_name(super::names::TMP_PREFIX));
+        Ok(files::replace(&self.agent.join("recovered"), &staged, &text)?)
+    }
+
+    /// What recoveries did that no journal entry tells of yet. A damaged memory is none.
+    pub(super) fn unrecorded(&self) -> Result<Option<Recovered>, StoreError> {
+        let data = files::read_optional(&self.agent.join("recovered"))?;
+        Ok(data.and_then(|d| serde_json::from_slice(&d).ok()))
+    }
+
+    pub(super) fn forget_recorded(&self) -> Result<(), StoreError> {
+        files::remove_optional(&self.agent.join("recovered"))?;
+        Ok(())
+    }
+}
+
+/// What the commits among these objects name as parents: the pinned ones are among them.
+fn parents_in(objects: &[Object]) -> HashSet<Oid> {
+    let commits = objects.iter().filter(|o| o.kind == Kind::Commit);
+    commits.filter_map(|o| commit::parse(&o.data)).flat_map(|c| c.parents).collect()
+}

@@ -1,0 +1,265 @@
+//! Refs on the files backend: reading as git does, moving by compare-and-swap (storage L).
+//!
+//! Contract: a lock is a hard link to a file of ours in `agentproto`, so it can be proved to be ours
+//! without any record: same inode. Moving happens under the kernel lock only, hence a lock linked to one
+//! of our files that a later lock holder finds was left by a dead process. A foreign lock is waited for
+//! and left alone. A missing, an unreadable and a different value are three different answers.
+
+use super::{
+    error::StoreError,
+    loose::fresh_name,
+    names::{AGENT_DIR, REF_TMP_PREFIX},
+};
+use crate::{
+    domain::oid::Oid,
+    sys::files::{self, Durable, FileError, FileId},
+};
+use std::{
+    collections::BTreeMap,
+    io::ErrorKind,
+    os::unix::ffi::OsStrExt,
+    path::{Path, PathBuf},
+    time::{Duration, Instant},
+};
+
+/// Hops from one symbolic ref to the next before git gives up.
+const SYMREF_DEPTH: u32 = 5;
+/// What git writes when no ref is packed yet; without the file a create-only update can overwrite a ref
+/// that is packed meanwhile.
+const EMPTY_PACKED_REFS: &[u8] = b"# pack-refs with: peeled fully-peeled sorted \n";
+
+/// Refs below one common git directory.
+#[derive(Clone, Debug)]
+pub(super) struct Refs {
+    common: PathBuf,
+}
+
+enum Stored {
+    Id(Oid),
+    Symbolic(String),
+}
+
+impl Refs {
+    pub(super) fn new(common: PathBuf) -> Self {
+        Self { common }
+    }
+
+    /// The value of a ref, symbolic ones followed; none when it does not exist.
+    pub(super) fn read(&self, full_name: &str) -> Result<Option<Oid>, StoreError> {
+        let mut name = full_name.to_owned();
+        for _ in 0..=SYMREF_DEPTH {
+            match self.stored(&name)? {
+                Some(Stored::Symbolic(target)) => name = target,
+                Some(Stored::Id(id)) => return Ok(Some(id)),
+                None => return Ok(None),
+            }
+        }
+        Err(broken(full_name, "too many symbolic hops"))
+    }
+
+    fn stored(&self, name: &str) -> Result<Option<Stored>, StoreError> {
+        check_name(name)?;
+        if let Some(found) = self.loose(name)? {
+            return Ok(Some(found));
+        }
+        if let Some(id) = self.packed()?.get(name) {
+            return Ok(Some(Stored::Id(*id)));
+        }
+        // It may have been created between the two looks.
+        self.loose(name)
+    }
+
+    fn loose(&self, name: &str) -> Result<Option<Stored>, StoreError> {
+        let name_in = name.strip_prefix("main-worktree/").unwrap_or(name);
+        let path = self.common.join(name_in);
+        if path.is_dir() {
+            return Ok(None);
+        }
+        let Some(data) = files::read_optional(&path)? else { return Ok(None) };
+        let text = std::str::from_utf8(&data).map_err(|_| broken(name, "it is not text"))?;
+        if let Some(target) = text.strip_prefix("ref:") {
+            return Ok(Some(Stored::Symbolic(target.trim().to_owned())));
+        }
+        let id = text.trim_end().parse().map_err(|_| broken(name, "it holds no object id"))?;
+        Ok(Some(Stored::Id(id)))
+    }
+
+    fn packed(&self) -> Result<BTreeMap<String, Oid>, StoreError> {
+        let data = files::read_optional(&self.common.join("packed-refs"))?.unwrap_or_default();
+        let text = String::from_utf8_lossy(&data);
+        let lines = text.lines().filter(|l| !l.starts_with(['#', '^']));
+        Ok(lines
+            .filter_map(|line| line.split_once(' '))
+            .filter_map(|(id, name)| Some((name.to_owned(), id.parse().ok()?)))
+            .collect())
+    }
+
+    /// The name of every ref below `prefix` (which ends in a slash), sorted.
+    pub(super) fn names(&self, prefix: &str) -> Result<Vec<String>, StoreError> {
+        let mut names = Vec::new();
+        self.loose_names(prefix.trim_end_matches('/'), &mut names)?;
+        names.extend(self.packed()?.into_keys().filter(|name| name.starts_with(prefix)));
+        names.sort();
+        names.dedup();
+        Ok(names)
+    }
+
+    fn loose_names(&self, below: &str, into: &mut Vec<String>) -> Result<(), StoreError> {
+        for name in files::names(&self.common.join(below))? {
+            let Some(name) = name.to_str().filter(|n| !n.ends_with(".lock")) else { continue };
+            let full = format!("{below}/{name}");
+            if self.common.join(&full).is_dir() {
+                self.loose_names(&full, into)?;
+            } else {
+                into.push(full);
+            }
+        }
+        Ok(())
+    }
+
+    /// Makes sure that there is a `packed-refs` file.
+    pub(super) fn ensure_packed(&self) -> Result<(), StoreError> {
+        let path = self.common.join("packed-refs");
+        if FileId::at(&path)?.is_some() {
+            return Ok(());
+        }
+        let staged = self.common.join(AGENT_DIR).join(fresh_name(REF_TMP_PREFIX));
+        files::write_new(&staged, EMPTY_PACKED_REFS, 0o644, Durable::Yes)?;
+        // A link never replaces what git may write there at the same time.
+        let linked = std::fs::hard_link(&staged, &path);
+        files::remove_optional(&staged)?;
+        match linked {
+            Err(e) if e.kind() != ErrorKind::AlreadyExists => {
+                Err(FileError::new("make", &path, e).into())
+            }
+            Ok(()) | Err(_) => Ok(()),
+        }
+    }
+
+    /// Moves a ref from `old` to `new`, waiting up to `wait_ms` for a foreign lock. The caller holds the
+    /// kernel lock. A present but unreadable value counts as none: only recovery meets one.
+    pub(super) fn swap(
+        &self,
+        name: &str,
+        old: Option<Oid>,
+        new: &Oid,
+        wait_ms: u64,
+    ) -> Result<(), StoreError> {
+        check_name(name)?;
+        let staged = self.common.join(AGENT_DIR).join(fresh_name(REF_TMP_PREFIX));
+        files::write_new(&staged, format!("{new}\n").as_bytes(), 0o644, durability(name))?;
+        let path = self.common.join(name);
+        let lock = lock_path(&path);
+        let done = self.link(&staged, &lock, wait_ms).and_then(|()| {
+            super::failpoint::reached("ref locked")?;
+            let actual = self.read(name).or_else(|e| match e {
+                StoreError::BrokenRef { .. } => Ok(None),
+                other => Err(other),
+            });
+            match actual {
+                Ok(actual) if actual == old => Ok(files::rename(&lock, &path)?),
+                Ok(actual) => {
+                    files::remove_optional(&lock)?;
+                    Err(StoreError::RefMoved { name: name.to_owned(), expected: old, actual })
+                }
+                Err(e) => {
+                    files::remove_optional(&lock)?;
+                    Err(e)
+                }
+            }
+        });
+        super::failpoint::reached("ref moved")?;
+        files::remove_optional(&staged)?;
+        done
+    }
+
+    fn link(&self, staged: &Path, lock: &Path, wait_ms: u64) -> Result<(), StoreError> {
+        let end = Instant::now() + Duration::from_millis(wait_ms);
+        let mut pause = Duration::from_millis(1);
+        loop {
+            let error = match std::fs::hard_link(staged, lock) {
+                Ok(()) => return Ok(()),
+                Err(e) => e,
+            };
+            match error.kind() {
+                // pack-refs removes directories it emptied.
+                ErrorKind::NotFound => files::make_dirs(lock.parent().unwrap_or(&self.common))?,
+                ErrorKind::AlreadyExists if Instant::now() < end => {
+                    std::thread::sleep(pause);
+                    pause = (pause * 2).min(Duration::from_millis(50));
+                }
+                ErrorKind::AlreadyExists => {
+                    return Err(StoreError::RefLocked {
+                        path: lock.to_owned(),
+                        waited_ms: wait_ms,
+                    });
+                }
+                _ => return Err(FileError::new("lock", lock, error).into()),
+            }
+        }
+    }
+
+    /// Removes what dead processes left: our staged files and locks linked to them. The caller holds the
+    /// kernel lock.
+    pub(super) fn sweep(&self) -> Result<u64, StoreError> {
+        let agent = self.common.join(AGENT_DIR);
+        let staged: Vec<PathBuf> = files::names(&agent)?
+            .into_iter()
+            .filter(|n| n.as_bytes().starts_with(REF_TMP_PREFIX.as_bytes()))
+            .map(|n| agent.join(n))
+            .collect();
+        if staged.is_empty() {
+            return Ok(0);
+        }
+        let mut locks = Vec::new();
+        for below in ["refs/agentproto", "refs/notes"] {
+            locks_below(&self.common.join(below), &mut locks)?;
+        }
+        let mut removed = 0;
+        for file in staged {
+            let id = FileId::at(&file)?;
+            for lock in &locks {
+                if id.is_some() && FileId::at(lock)? == id {
+                    files::remove_optional(lock)?;
+                    removed += 1;
+                }
+            }
+            files::remove_optional(&file)?;
+        }
+        Ok(removed)
+    }
+}
+
+fn locks_below(dir: &Path, into: &mut Vec<PathBuf>) -> Result<(), StoreError> {
+    for name in files::names(dir)? {
+        let path = dir.join(&name);
+        if name.as_bytes().ends_with(b".lock") {
+            into.push(path);
+        } else if path.is_dir() {
+            locks_below(&path, into)?;
+        }
+    }
+    Ok(())
+}
+
+/// Our own refs need no sync, recovery restores them from the WAL. Notes refs are shared with others.
+fn durability(name: &str) -> Durable {
+    if name.starts_with("refs/notes/") { Durable::Yes } else { Durable::No }
+}
+
+fn lock_path(path: &Path) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(".lock");
+    PathBuf::from(name)
+}
+
+fn check_name(name: &str) -> Result<(), StoreError> {
+    match gix::refs::FullName::try_from(name) {
+        Ok(_) => Ok(()),
+        Err(e) => Err(broken(name, &e.to_string())),
+    }
+}
+
+fn broken(name: &str, reason: &str) -> StoreError {
+    StoreError::BrokenRef { name: name.to_owned(), reason: reason.to_owned() }
+}

@@ -1,0 +1,82 @@
+//! A repository made by the real git, for tests of this folder.
+
+use crate::sys::env::Env;
+use std::{
+    ffi::OsString,
+    path::{Path, PathBuf},
+    process::Command,
+};
+
+/// A repository with one commit in a directory of its own; its home is empty.
+pub(super) struct TestRepo {
+    dir: tempfile::TempDir,
+}
+
+impl TestRepo {
+    pub(super) fn new() -> Self {
+        let repo = Self { dir: tempfile::tempdir().unwrap() };
+        std::fs::create_dir_all(repo.path()).unwrap();
+        repo.git(&["init", "-q", "-b", "main"]);
+        repo.commit("first");
+        repo
+    }
+
+    pub(super) fn path(&self) -> PathBuf {
+        self.dir.path().canonicalize().unwrap().join("repo")
+    }
+
+    pub(super) fn env_at(&self, cwd: &Path) -> Env {
+        Env::fixed(cwd.to_owned(), self.vars())
+    }
+
+    pub(super) fn env(&self) -> Env {
+        self.env_at(&self.path())
+    }
+
+    fn vars(&self) -> Vec<(OsString, OsString)> {
+        let home = self.dir.path().join("home").into_os_string();
+        let mut vars: Vec<(OsString, OsString)> = [
+            ("PATH", "/usr/local/bin:/usr/bin:/bin"),
+            ("GIT_CONFIG_NOSYSTEM", "1"),
+            ("GIT_AUTHOR_NAME", "Ada Tester"),
+            ("GIT_AUTHOR_EMAIL", "ada@example.invalid"),
+            ("GIT_COMMITTER_NAME", "Ada Tester"),
+            ("GIT_COMMITTER_EMAIL", "ada@example.invalid"),
+        ]
+        .map(|(k, v)| (k.into(), v.into()))
+        .into();
+        vars.push(("HOME".into(), home));
+        vars
+    }
+
+    #[expect(clippy::disallowed_methods, reason = "test set-up")]
+    pub(super) fn command(&self, args: &[&str]) -> Command {
+        let mut command = Command::new("git");
+        command.args(args).current_dir(self.path()).env_clear().envs(self.vars());
+        command
+    }
+
+    pub(super) fn git_raw(&self, args: &[&str]) -> Vec<u8> {
+        let out = self.command(args).output().unwrap();
+        assert!(out.status.success(), "{args:?}: {}", String::from_utf8_lossy(&out.stderr));
+        out.stdout
+    }
+
+    pub(super) fn git(&self, args: &[&str]) -> String {
+        String::from_utf8(self.git_raw(args)).unwrap().trim_end().to_owned()
+    }
+
+    /// A commit on the current branch; its id.
+    pub(super) fn commit(&self, message: &str) -> String {
+        self.git(&["commit", "-q", "--allow-empty", "-m", message]);
+        self.git(&["rev-parse", "HEAD"])
+    }
+
+    /// Nothing is missing, broken or strange.
+    pub(super) fn fsck(&self) {
+        let out = self.command(&["fsck", "--strict", "--full"]).output().unwrap();
+        let said = String::from_utf8_lossy(&out.stderr).into_owned();
+        let bad = |l: &&str| !l.contains("dangling") && !l.contains("Checking") && !l.is_empty();
+        assert!(out.status.success() && said.lines().find(bad).is_none(), "{said}");
+    }
+}

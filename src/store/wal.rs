@@ -1,0 +1,414 @@
+//! The write-ahead log: a preallocated file of two head slots and the frames since the last checkpoint.
+//!
+//! Contract: a frame is durable when [`Wal::push`] returns. Everything that writes needs the kernel lock;
+//! reading does not (a frame being written is not there yet). A torn last frame was never acknowledged
+//! and is cut off by the next writer; a valid frame behind an invalid one is corruption and reported.
+
+use super::{
+    error::StoreError,
+    object::Object,
+    wal_frame::{self, Frame, HEADER_BYTES, Head, Header, SLOT_BYTES, Step},
+};
+use crate::{
+    domain::oid::Oid,
+    limits,
+    sys::files::{self, FileError, FileId},
+};
+use std::{
+    collections::BTreeMap,
+    fs::{File, OpenOptions},
+    os::unix::fs::{FileExt, OpenOptionsExt},
+    path::{Path, PathBuf},
+};
+
+/// Where frames begin: after two slots.
+const START: u64 = 2 * SLOT_BYTES as u64;
+/// Alignment of frames.
+const ALIGN: usize = 8;
+
+/// An open log and how far it was read.
+pub(super) struct Wal {
+    file: File,
+    path: PathBuf,
+    head: Head,
+    end: u64,
+    frames: u64,
+    torn: bool,
+    seq: u64,
+    tips: BTreeMap<String, Oid>,
+    passed: BTreeMap<String, Vec<Oid>>,
+}
+
+/// What is at one place of the file.
+enum At {
+    Frame(Vec<u8>, u64),
+    End,
+    Bad,
+}
+
+impl Wal {
+    /// Makes a log that starts from these refs. It appears as a whole or not at all.
+    pub(super) fn create(path: &Path, staged: &Path, head: &Head) -> Result<(), StoreError> {
+        files::remove_optional(staged)?;
+        let fail = |e| FileError::new("write", staged, e);
+        let file = OpenOptions::new()
+            .write(true)
+            .create_new(true)
+            .mode(0o600)
+            .open(staged)
+            .map_err(fail)?;
+        let zeros = vec![0; SLOT_BYTES];
+        let slots = (START + limits::WAL_PREALLOCATED_BYTES) / SLOT_BYTES as u64;
+        // Real zeros, not a hole: only then does a later fdatasync leave the file's metadata alone.
+        for slot in 0..slots {
+            file.write_all_at(&zeros, slot * SLOT_BYTES as u64).map_err(fail)?;
+        }
+        file.write_all_at(&head.encode()?, slot_of(head.epoch)).map_err(fail)?;
+        file.sync_all().map_err(fail)?;
+        files::rename(staged, path)?;
+        Ok(path.parent().map_or(Ok(()), files::sync_dir)?)
+    }
+
+    /// Opens the log and reads it to its end; none when there is none.
+    pub(super) fn open(path: &Path) -> Result<Option<Self>, StoreError> {
+        let open = |write| OpenOptions::new().read(true).write(write).open(path);
+        let opened = open(true).or_else(|e| {
+            let read_only = FileError::new("open", path, e);
+            if read_only.is_read_only() { open(false) } else { Err(read_only.source) }
+        });
+        let file = match opened {
+            Ok(file) => file,
+            Err(e) => {
+                let e = FileError::new("open", path, e);
+                return if e.is_missing() { Ok(None) } else { Err(e.into()) };
+            }
+        };
+        let head = read_head(&file, path)?;
+        let mut wal = Self {
+            file,
+            path: path.to_owned(),
+            end: START,
+            frames: 0,
+            torn: false,
+            seq: head.seq,
+            tips: head.refs.clone(),
+            passed: BTreeMap::new(),
+            head,
+        };
+        wal.catch_up()?;
+        Ok(Some(wal))
+    }
+
+    /// True while the path still names this file.
+    pub(super) fn is_current(&self) -> bool {
+        let ours = FileId::of(&self.file).ok();
+        ours.is_some() && FileId::at(&self.path).ok().flatten() == ours
+    }
+
+    /// Reads what others appended or checkpointed since.
+    pub(super) fn catch_up(&mut self) -> Result<(), StoreError> {
+        let head = read_head(&self.file, &self.path)?;
+        if head != self.head {
+            self.restart(head);
+        }
+        self.torn = false;
+        loop {
+            match self.at(self.end)? {
+                At::Frame(payload, next) => {
+                    let step = wal_frame::decode_step(&payload)
+                        .ok_or_else(|| self.corrupt("a frame does not decode"))?;
+                    self.count(&step, next);
+                }
+                At::End => return Ok(()),
+                At::Bad => {
+                    self.torn = true;
+                    return self.nothing_valid_after(self.end);
+                }
+            }
+        }
+    }
+
+    fn restart(&mut self, head: Head) {
+        self.end = START;
+        self.frames = 0;
+        self.seq = head.seq;
+        self.tips = head.refs.clone();
+        self.passed = BTreeMap::new();
+        self.head = head;
+    }
+
+    fn count(&mut self, step: &Step, next: u64) {
+        for m in &step.moves {
+            let passed = self.passed.entry(m.name.clone()).or_default();
+            passed.extend(m.old);
+            passed.extend(self.tips.insert(m.name.clone(), m.new));
+        }
+        self.seq = step.seq;
+        self.end = next;
+        self.frames += 1;
+    }
+
+    fn at(&self, pos: u64) -> Result<At, StoreError> {
+        let Some(first) = self.bytes(pos, HEADER_BYTES)? else { return Ok(At::End) };
+        if first == [0; HEADER_BYTES] {
+            return Ok(At::End);
+        }
+        let Some(header) = Header::read(&first) else { return Ok(At::Bad) };
+        if header.epoch < self.head.epoch {
+            return Ok(At::End);
+        }
+        match self.payload(pos, header)? {
+            Some(payload) => Ok(At::Frame(payload, pos + header.frame_bytes())),
+            None => Ok(At::Bad),
+        }
+    }
+
+    fn payload(&self, pos: u64, header: Header) -> Result<Option<Vec<u8>>, StoreError> {
+        if header.epoch != self.head.epoch {
+            return Ok(None);
+        }
+        let length = usize::try_from(header.length).unwrap_or(usize::MAX);
+        let payload = self.bytes(pos + HEADER_BYTES as u64, length)?;
+        Ok(payload.filter(|p| header.fits(p)))
+    }
+
+    /// None where the file ends.
+    fn bytes(&self, pos: u64, length: usize) -> Result<Option<Vec<u8>>, StoreError> {
+        let mut bytes = vec![0; length];
+        match self.file.read_exact_at(&mut bytes, pos) {
+            Ok(()) => Ok(Some(bytes)),
+            Err(e) if e.kind() == std::io::ErrorKind::UnexpectedEof => Ok(None),
+            Err(e) => Err(FileError::new("read", &self.path, e).into()),
+        }
+    }
+
+    /// A write torn by a crash leaves nothing valid behind it; damage to an acknowledged frame may.
+    fn nothing_valid_after(&self, bad: u64) -> Result<(), StoreError> {
+        let length =
+            self.file.metadata().map_err(|e| FileError::new("look at", &self.path, e))?.len();
+        let rest = usize::try_from(length.saturating_sub(bad)).unwrap_or(usize::MAX);
+        let rest = self.bytes(bad, rest)?.unwrap_or_default();
+        for at in (ALIGN..rest.len()).step_by(ALIGN) {
+            let Some(header) = Header::read(&rest[at..]) else { continue };
+            if self.payload(bad + at as u64, header)?.is_some() {
+                let reason = format!("an invalid frame at byte {bad} is followed by a valid one");
+                return Err(self.corrupt(&reason));
+            }
+        }
+        Ok(())
+    }
+
+    fn corrupt(&self, reason: &str) -> StoreError {
+        StoreError::CorruptWal { path: self.path.clone(), reason: reason.to_owned() }
+    }
+
+    /// Overwrites the start of a torn frame. Needs the kernel lock.
+    pub(super) fn cut_torn(&mut self) -> Result<(), StoreError> {
+        if self.torn {
+            self.write(&[0; HEADER_BYTES], self.end)?;
+            self.torn = false;
+        }
+        Ok(())
+    }
+
+    /// Appends a frame; it is durable on return. On failure it is taken back as far as possible. Needs the
+    /// kernel lock and a log that is caught up.
+    pub(super) fn push(&mut self, frame: &Frame) -> Result<(), StoreError> {
+        let mut bytes = wal_frame::encode(frame, self.head.epoch)?;
+        let next = self.end + bytes.len() as u64;
+        // Ends the log whatever an earlier epoch left here.
+        bytes.extend_from_slice(&[0; HEADER_BYTES]);
+        if let Err(e) = self.write(&bytes, self.end) {
+            self.write(&[0; HEADER_BYTES], self.end)?;
+            return Err(e);
+        }
+        self.count(&frame.step, next);
+        Ok(())
+    }
+
+    /// Starts a new epoch from these values: all frames are packed. Needs the kernel lock.
+    pub(super) fn reset(
+        &mut self,
+        seq: u64,
+        refs: BTreeMap<String, Oid>,
+    ) -> Result<(), StoreError> {
+        let epoch =
+            self.head.epoch.checked_add(1).ok_or_else(|| self.corrupt("epochs are used up"))?;
+        let head = Head { epoch, seq, boot: files::boot_id(), refs };
+        self.write(&head.encode()?, slot_of(epoch))?;
+        self.restart(head);
+        Ok(())
+    }
+
+    fn write(&self, bytes: &[u8], pos: u64) -> Result<(), StoreError> {
+        self.file
+            .write_all_at(bytes, pos)
+            .and_then(|()| self.file.sync_data())
+            .map_err(|e| FileError::new("write", &self.path, e).into())
+    }
+
+    /// All frames with their objects.
+    pub(super) fn frames(&self) -> Result<Vec<Frame>, StoreError> {
+        let mut frames = Vec::new();
+        let mut pos = START;
+        while pos < self.end {
+            let At::Frame(payload, next) = self.at(pos)? else {
+                return Err(self.corrupt(&format!("the frame at byte {pos} is damaged")));
+            };
+            let frame = wal_frame::decode(&payload);
+            frames.push(frame.ok_or_else(|| self.corrupt("a frame does not decode"))?);
+            pos = next;
+        }
+        Ok(frames)
+    }
+
+    /// An object of some frame.
+    pub(super) fn find(&self, id: &Oid) -> Result<Option<Object>, StoreError> {
+        let frames = self.frames()?;
+        Ok(frames.into_iter().flat_map(|f| f.objects).find(|o| o.id == *id))
+    }
+
+    /// Number of the last journal entry.
+    pub(super) fn seq(&self) -> u64 {
+        self.seq
+    }
+
+    /// Frames since the last checkpoint.
+    pub(super) fn frame_count(&self) -> u64 {
+        self.frames
+    }
+
+    /// Bytes of frames since the last checkpoint.
+    pub(super) fn frame_bytes(&self) -> u64 {
+        self.end - START
+    }
+
+    /// What our refs must hold.
+    pub(super) fn tips(&self) -> &BTreeMap<String, Oid> {
+        &self.tips
+    }
+
+    /// True when the ref held this value within the present epoch and has been moved on since.
+    pub(super) fn has_passed(&self, name: &str, id: &Oid) -> bool {
+        self.passed.get(name).is_some_and(|ids| ids.contains(id))
+    }
+
+    /// True when it is certain that no reboot happened since the first frame was written.
+    pub(super) fn is_same_boot(&self) -> bool {
+        self.head.boot.is_some() && self.head.boot == files::boot_id()
+    }
+}
+
+fn slot_of(epoch: u32) -> u64 {
+    u64::from(epoch % 2) * SLOT_BYTES as u64
+}
+
+fn read_head(file: &File, path: &Path) -> Result<Head, StoreError> {
+    let mut slots = vec![0; 2 * SLOT_BYTES];
+    file.read_exact_at(&mut slots, 0).map_err(|e| match e.kind() {
+        std::io::ErrorKind::UnexpectedEof => {
+            StoreError::CorruptWal { path: path.to_owned(), reason: "cut short".to_owned() }
+        }
+        _ => FileError::new("read", path, e).into(),
+    })?;
+    let heads = slots.chunks_exact(SLOT_BYTES).filter_map(Head::decode);
+    heads.max_by_key(|h| h.epoch).ok_or_else(|| StoreError::CorruptWal {
+        path: path.to_owned(),
+        reason: "no valid head".to_owned(),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::store::{object::Kind, wal_frame::Move};
+
+    const NAME: &str = "refs/agentproto/x";
+
+    fn id(n: u64) -> Oid {
+        Object::new(Kind::Blob, n.to_string().into_bytes()).id
+    }
+
+    fn frame(n: u64) -> Frame {
+        let old = (n > 1).then(|| id(n - 1));
+        let moves = vec![Move { name: NAME.to_owned(), old, new: id(n) }];
+        let objects = vec![Object::new(Kind::Blob, n.to_string().into_bytes())];
+        Frame { step: Step { seq: n, entries: 1, moves }, objects }
+    }
+
+    fn fresh(dir: &Path) -> Wal {
+        let path = dir.join("wal");
+        let head = Head { epoch: 1, seq: 0, boot: files::boot_id(), refs: BTreeMap::new() };
+        Wal::create(&path, &dir.join("staged"), &head).unwrap();
+        Wal::open(&path).unwrap().unwrap()
+    }
+
+    fn reopened(dir: &Path) -> Result<Wal, StoreError> {
+        Wal::open(&dir.join("wal")).map(Option::unwrap)
+    }
+
+    #[test]
+    fn frames_are_read_back_by_others_and_after_a_reset_no_more() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut wal = fresh(dir.path());
+        let mut other = reopened(dir.path()).unwrap();
+        (1..=3).for_each(|n| wal.push(&frame(n)).unwrap());
+        other.catch_up().unwrap();
+        assert_eq!((other.seq(), other.frame_count(), other.tips()[NAME]), (3, 3, id(3)));
+        assert!(other.has_passed(NAME, &id(2)) && !other.has_passed(NAME, &id(3)));
+        assert_eq!(other.frames().unwrap(), [frame(1), frame(2), frame(3)]);
+        assert_eq!(other.find(&id(2)).unwrap(), Some(frame(2).objects.remove(0)));
+        wal.reset(3, wal.tips().clone()).unwrap();
+        wal.push(&frame(4)).unwrap();
+        other.catch_up().unwrap();
+        assert_eq!((other.seq(), other.frame_count()), (4, 1));
+        assert_eq!(other.frames().unwrap(), [frame(4)]);
+    }
+
+    #[test]
+    fn a_torn_tail_is_cut_wherever_it_tore() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut wal = fresh(dir.path());
+        wal.push(&frame(1)).unwrap();
+        let bytes = wal_frame::encode(&frame(2), 1).unwrap();
+        for kept in (1..bytes.len() - ALIGN).step_by(7) {
+            wal.file.write_all_at(&vec![0; bytes.len()], wal.end).unwrap();
+            wal.file.write_all_at(&bytes[..kept], wal.end).unwrap();
+            let mut again = reopened(dir.path()).unwrap();
+            assert_eq!(again.seq(), 1, "{kept} bytes kept");
+            again.cut_torn().unwrap();
+            again.push(&frame(2)).unwrap();
+            assert_eq!(reopened(dir.path()).unwrap().frames().unwrap(), [frame(1), frame(2)]);
+        }
+    }
+
+    #[test]
+    fn a_valid_frame_behind_a_damaged_one_is_reported() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut wal = fresh(dir.path());
+        (1..=3).for_each(|n| wal.push(&frame(n)).unwrap());
+        let second = START + wal_frame::encode(&frame(1), 1).unwrap().len() as u64;
+        for at in [second, second + 20] {
+            let mut byte = [0];
+            wal.file.read_exact_at(&mut byte, at).unwrap();
+            wal.file.write_all_at(&[byte[0] ^ 0x40], at).unwrap();
+            let error = reopened(dir.path()).err().expect("damage is noticed");
+            assert_eq!(error.code(), crate::code::Code::JournalCorrupt);
+            wal.file.write_all_at(&byte, at).unwrap();
+        }
+        assert_eq!(reopened(dir.path()).unwrap().seq(), 3);
+    }
+
+    #[test]
+    fn one_damaged_head_slot_is_survived_two_are_reported() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut wal = fresh(dir.path());
+        wal.push(&frame(1)).unwrap();
+        wal.reset(1, wal.tips().clone()).unwrap();
+        wal.file.write_all_at(&[0xff; 64], slot_of(1)).unwrap();
+        assert_eq!(reopened(dir.path()).unwrap().seq(), 1);
+        wal.file.write_all_at(&[0xff; 64], slot_of(2)).unwrap();
+        let error = reopened(dir.path()).err().expect("damage is noticed");
+        assert!(error.to_string().ends_with("no valid head"), "{error}");
+    }
+}

@@ -1,0 +1,326 @@
+//! The bytes of the write-ahead log: frames and head slots (storage W).
+//!
+//! ```text
+//! frame   = magic u32 | length u32 | crc32c u32 | epoch u32 | payload | zeros to a multiple of 8
+//! payload = seq u64 | entries u32 | moves u32 | objects u32 | move* | object*
+//! move    = length u16 | ref name | old id 20 | new id 20        (all zeros: did not exist)
+//! object  = kind u8 | length u32 | content
+//! head    = magic u32 | length u32 | crc32c u32 | epoch u32 | seq u64 | boot | refs u32 | (name | id)*
+//! ```
+//! Integers are little-endian. The checksum of a frame is seeded with its epoch, so what an earlier epoch
+//! left behind is never taken for a frame. A frame holds every object of the new commits that is not
+//! reachable from the old ones: what "exists already" in the object store may be gone a moment later.
+
+use super::{
+    error::StoreError,
+    object::{Kind, Object},
+};
+use crate::{domain::oid::Oid, limits};
+use std::collections::BTreeMap;
+
+/// Bytes before a payload.
+pub(super) const HEADER_BYTES: usize = 16;
+/// Bytes of a head slot.
+pub(super) const SLOT_BYTES: usize = 4096;
+const FRAME_MAGIC: u32 = 0x5746_5041;
+const HEAD_MAGIC: u32 = 0x4857_5041;
+const ALIGN: usize = 8;
+const ID_BYTES: usize = 20;
+
+/// One ref that moves with a frame.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Move {
+    /// Full name.
+    pub(super) name: String,
+    /// Value before; none when the ref did not exist.
+    pub(super) old: Option<Oid>,
+    /// Value after.
+    pub(super) new: Oid,
+}
+
+/// What one frame says, objects apart.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Step {
+    /// Number of the last journal entry once this frame is in.
+    pub(super) seq: u64,
+    /// Journal entries in the frame; none when it only keeps objects safe.
+    pub(super) entries: u32,
+    /// Refs it moves.
+    pub(super) moves: Vec<Move>,
+}
+
+/// One batch, as it is made durable.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Frame {
+    pub(super) step: Step,
+    pub(super) objects: Vec<Object>,
+}
+
+/// What a frame's first bytes say.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Header {
+    pub(super) length: u32,
+    pub(super) crc: u32,
+    pub(super) epoch: u32,
+}
+
+impl Header {
+    /// None when these are no frame's first bytes.
+    pub(super) fn read(bytes: &[u8]) -> Option<Self> {
+        let mut r = Reader(bytes);
+        let magic = r.u32()?;
+        let header = Self { length: r.u32()?, crc: r.u32()?, epoch: r.u32()? };
+        let fits = u64::from(header.length) <= limits::WAL_FRAME_BYTES;
+        (magic == FRAME_MAGIC && fits).then_some(header)
+    }
+
+    /// Bytes from the start of this frame to the start of the next.
+    pub(super) fn frame_bytes(self) -> u64 {
+        let aligned = u64::from(self.length).next_multiple_of(ALIGN as u64);
+        aligned + HEADER_BYTES as u64
+    }
+
+    /// True when the payload is the one that was written.
+    pub(super) fn fits(self, payload: &[u8]) -> bool {
+        crc32c::crc32c_append(self.epoch, payload) == self.crc
+    }
+}
+
+/// The bytes of a frame, or how large it would be.
+pub(super) fn encode(frame: &Frame, epoch: u32) -> Result<Vec<u8>, StoreError> {
+    let content: usize = frame.objects.iter().map(|o| o.data.len()).sum();
+    let mut out = vec![0; HEADER_BYTES];
+    out.reserve(content);
+    out.extend_from_slice(&frame.step.seq.to_le_bytes());
+    out.extend_from_slice(&frame.step.entries.to_le_bytes());
+    out.extend_from_slice(&length32("frame", frame.step.moves.len())?.to_le_bytes());
+    out.extend_from_slice(&length32("frame", frame.objects.len())?.to_le_bytes());
+    for m in &frame.step.moves {
+        put_name(&mut out, &m.name)?;
+        out.extend_from_slice(m.old.as_ref().map_or(&[0; ID_BYTES][..], Oid::as_bytes));
+        out.extend_from_slice(m.new.as_bytes());
+    }
+    for object in &frame.objects {
+        out.push(kind_byte(object.kind));
+        out.extend_from_slice(&length32("object", object.data.len())?.to_le_bytes());
+        out.extend_from_slice(&object.data);
+    }
+    seal(&mut out, FRAME_MAGIC, epoch)?;
+    out.resize(out.len().next_multiple_of(ALIGN), 0);
+    Ok(out)
+}
+
+fn seal(out: &mut [u8], magic: u32, epoch: u32) -> Result<(), StoreError> {
+    let payload = &out[HEADER_BYTES..];
+    let length = length32("frame", payload.len())?;
+    let crc = crc32c::crc32c_append(epoch, payload);
+    for (at, value) in [magic, length, crc, epoch].into_iter().enumerate() {
+        out[at * 4..at * 4 + 4].copy_from_slice(&value.to_le_bytes());
+    }
+    Ok(())
+}
+
+fn length32(what: &'static str, actual: usize) -> Result<u32, StoreError> {
+    let (actual, limit) = (actual as u64, limits::WAL_FRAME_BYTES);
+    match u32::try_from(actual) {
+        Ok(length) if actual <= limit => Ok(length),
+        Ok(_) | Err(_) => Err(StoreError::TooLarge { what, actual, limit }),
+    }
+}
+
+fn put_name(out: &mut Vec<u8>, name: &str) -> Result<(), StoreError> {
+    let actual = name.len() as u64;
+    let length = u16::try_from(actual).map_err(|_| StoreError::TooLarge {
+        what: "ref name",
+        actual,
+        limit: u64::from(u16::MAX),
+    })?;
+    out.extend_from_slice(&length.to_le_bytes());
+    out.extend_from_slice(name.as_bytes());
+    Ok(())
+}
+
+fn kind_byte(kind: Kind) -> u8 {
+    match kind {
+        Kind::Commit => 1,
+        Kind::Tree => 2,
+        Kind::Blob => 3,
+    }
+}
+
+fn kind_of(byte: u8) -> Option<Kind> {
+    [Kind::Commit, Kind::Tree, Kind::Blob].into_iter().find(|k| kind_byte(*k) == byte)
+}
+
+/// Reads the refs and numbers of a payload whose checksum fits.
+pub(super) fn decode_step(payload: &[u8]) -> Option<Step> {
+    Reader(payload).step().map(|(step, _)| step)
+}
+
+/// Reads a whole payload whose checksum fits; ids of objects are computed, not believed.
+pub(super) fn decode(payload: &[u8]) -> Option<Frame> {
+    let mut r = Reader(payload);
+    let (step, count) = r.step()?;
+    let objects = (0..count).map(|_| r.object()).collect::<Option<Vec<_>>>()?;
+    r.0.is_empty().then_some(Frame { step, objects })
+}
+
+/// What the log starts from: everything before it is in packs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Head {
+    /// Frames of this epoch count; the valid head slot with the higher one wins.
+    pub(super) epoch: u32,
+    /// Number of the last journal entry before the first frame.
+    pub(super) seq: u64,
+    /// Kernel boot under which all frames of this epoch are written; none where it cannot be told.
+    pub(super) boot: Option<String>,
+    /// Values of our refs before the first frame.
+    pub(super) refs: BTreeMap<String, Oid>,
+}
+
+impl Head {
+    /// The bytes of its slot.
+    pub(super) fn encode(&self) -> Result<Vec<u8>, StoreError> {
+        let mut out = vec![0; HEADER_BYTES];
+        out.extend_from_slice(&self.seq.to_le_bytes());
+        put_name(&mut out, self.boot.as_deref().unwrap_or_default())?;
+        out.extend_from_slice(&length32("head", self.refs.len())?.to_le_bytes());
+        for (name, id) in &self.refs {
+            put_name(&mut out, name)?;
+            out.extend_from_slice(id.as_bytes());
+        }
+        seal(&mut out, HEAD_MAGIC, self.epoch)?;
+        let (actual, limit) = (out.len() as u64, SLOT_BYTES as u64);
+        if actual > limit {
+            return Err(StoreError::TooLarge { what: "head", actual, limit });
+        }
+        out.resize(SLOT_BYTES, 0);
+        Ok(out)
+    }
+
+    /// None when the slot holds no valid head.
+    pub(super) fn decode(slot: &[u8]) -> Option<Self> {
+        let mut r = Reader(slot);
+        let (magic, length, crc, epoch) = (r.u32()?, r.u32()?, r.u32()?, r.u32()?);
+        let payload = r.take(usize::try_from(length).ok()?)?;
+        if magic != HEAD_MAGIC || crc32c::crc32c_append(epoch, payload) != crc {
+            return None;
+        }
+        let mut r = Reader(payload);
+        let seq = r.u64()?;
+        let boot = Some(r.name()?).filter(|b| !b.is_empty());
+        let count = r.u32()?;
+        let refs = (0..count).map(|_| Some((r.name()?, r.id()?))).collect::<Option<_>>()?;
+        Some(Self { epoch, seq, boot, refs })
+    }
+}
+
+struct Reader<'a>(&'a [u8]);
+
+impl<'a> Reader<'a> {
+    fn take(&mut self, n: usize) -> Option<&'a [u8]> {
+        let (head, rest) = self.0.split_at_checked(n)?;
+        self.0 = rest;
+        Some(head)
+    }
+
+    fn u16(&mut self) -> Option<u16> {
+        Some(u16::from_le_bytes(self.take(2)?.try_into().ok()?))
+    }
+
+    fn u32(&mut self) -> Option<u32> {
+        Some(u32::from_le_bytes(self.take(4)?.try_into().ok()?))
+    }
+
+    fn u64(&mut self) -> Option<u64> {
+        Some(u64::from_le_bytes(self.take(8)?.try_into().ok()?))
+    }
+
+    fn id(&mut self) -> Option<Oid> {
+        Oid::from_bytes(self.take(ID_BYTES)?).ok()
+    }
+
+    fn name(&mut self) -> Option<String> {
+        let length = self.u16()?;
+        String::from_utf8(self.take(usize::from(length))?.to_vec()).ok()
+    }
+
+    fn step(&mut self) -> Option<(Step, u32)> {
+        let (seq, entries, moves, objects) = (self.u64()?, self.u32()?, self.u32()?, self.u32()?);
+        let moves = (0..moves).map(|_| self.moved()).collect::<Option<_>>()?;
+        Some((Step { seq, entries, moves }, objects))
+    }
+
+    fn moved(&mut self) -> Option<Move> {
+        let name = self.name()?;
+        let old = Some(self.id()?).filter(|id| !id.is_null());
+        Some(Move { name, old, new: self.id()? })
+    }
+
+    fn object(&mut self) -> Option<Object> {
+        let kind = kind_of(self.take(1)?[0])?;
+        let length = usize::try_from(self.u32()?).ok()?;
+        Some(Object::new(kind, self.take(length)?.to_vec()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn frame(seq: u64, blobs: Vec<Vec<u8>>) -> Frame {
+        let id = Oid::from_sha1([7; 20]);
+        let moves = vec![
+            Move { name: "refs/a".to_owned(), old: None, new: id },
+            Move { name: "refs/b".to_owned(), old: Some(id), new: Oid::from_sha1([8; 20]) },
+        ];
+        let objects = blobs.into_iter().map(|b| Object::new(Kind::Blob, b)).collect();
+        Frame { step: Step { seq, entries: 1, moves }, objects }
+    }
+
+    proptest! {
+        #[test]
+        fn frames_round_trip_and_any_flipped_bit_is_noticed(
+            seq: u64, epoch: u32, flip: prop::sample::Index,
+            blobs in prop::collection::vec(prop::collection::vec(any::<u8>(), 0..200), 0..5),
+        ) {
+            let frame = frame(seq, blobs);
+            let mut bytes = encode(&frame, epoch).unwrap();
+            let header = Header::read(&bytes).unwrap();
+            prop_assert_eq!(header.frame_bytes(), bytes.len() as u64);
+            let end = HEADER_BYTES + usize::try_from(header.length).unwrap();
+            prop_assert!(header.fits(&bytes[HEADER_BYTES..end]));
+            prop_assert_eq!(decode_step(&bytes[HEADER_BYTES..end]), Some(frame.step.clone()));
+            prop_assert_eq!(decode(&bytes[HEADER_BYTES..end]), Some(frame));
+            let at = HEADER_BYTES + flip.index(end - HEADER_BYTES);
+            bytes[at] ^= 1;
+            prop_assert!(!header.fits(&bytes[HEADER_BYTES..end]));
+        }
+
+        #[test]
+        fn heads_round_trip(epoch: u32, seq: u64, boot in prop::option::of("[a-f0-9-]{1,36}")) {
+            let refs = BTreeMap::from([("refs/x".to_owned(), Oid::from_sha1([3; 20]))]);
+            let head = Head { epoch, seq, boot, refs };
+            let mut slot = head.encode().unwrap();
+            prop_assert_eq!(Head::decode(&slot), Some(head));
+            slot[20] ^= 1;
+            prop_assert_eq!(Head::decode(&slot), None);
+        }
+    }
+
+    #[test]
+    fn a_payload_of_another_epoch_does_not_fit() {
+        let bytes = encode(&frame(1, vec![b"x".to_vec()]), 5).unwrap();
+        let header = Header::read(&bytes).unwrap();
+        let end = HEADER_BYTES + usize::try_from(header.length).unwrap();
+        assert!(!Header { epoch: 6, ..header }.fits(&bytes[HEADER_BYTES..end]));
+    }
+
+    #[test]
+    fn too_large_is_refused_before_anything_is_written() {
+        let huge = vec![0; usize::try_from(limits::WAL_FRAME_BYTES).unwrap() + 1];
+        let e = encode(&frame(1, vec![huge]), 1).unwrap_err();
+        assert!(matches!(e, StoreError::TooLarge { .. }), "{e}");
+    }
+}
