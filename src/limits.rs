@@ -59,6 +59,8 @@ pub const ACK_EXPIRES_DEFAULT_MS: u64 = 24 * 3600 * 1000;
 pub const WAIT_DEFAULT_MS: u64 = 3600 * 1000;
 /// How often a waiter looks at the journal ref, milliseconds.
 pub const WAIT_POLL_MS: u64 = 50;
+/// How often a waiter tries again what somebody else holds or what could not be done, milliseconds.
+pub const WAIT_RETRY_MS: u64 = 500;
 /// Default of `events --limit`, events.
 pub const EVENTS_LIMIT_DEFAULT: usize = 200;
 /// Age at which logs of gate output are removed, days.

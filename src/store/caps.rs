@@ -61,12 +61,21 @@ fn parse(path: &Path) -> Result<Option<gix::config::File>, OpenError> {
     .map_err(|e| OpenError::Malformed { path: path.to_owned(), reason: e.to_string() })
 }
 
+/// Why the repository's own configuration may be believed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Owner {
+    /// It belongs to the user.
+    Ourselves,
+    /// It belongs to somebody else and the user's `safe.directory` names it.
+    DeclaredSafe,
+}
+
 /// Refuses by name what this version cannot work with.
 ///
 /// # Errors
 /// See [`OpenError`].
-pub(super) fn probe(location: &Location, env: &Env) -> Result<(), OpenError> {
-    check_owner(location, env)?;
+pub(super) fn probe(location: &Location, env: &Env) -> Result<Owner, OpenError> {
+    let owner = check_owner(location, env)?;
     let config = RepoConfig::load(&location.common_dir)?;
     let refuse = |what: String, code| Err(OpenError::Unsupported { what, code });
     if let Some(backend) = config.text("extensions.refStorage").filter(|v| v != "files") {
@@ -78,23 +87,23 @@ pub(super) fn probe(location: &Location, env: &Env) -> Result<(), OpenError> {
     if config.text("extensions.partialClone").is_some() || config.has_promisor() {
         return refuse("a partial clone".to_owned(), Code::PartialCloneUnsupported);
     }
-    Ok(())
+    Ok(owner)
 }
 
-fn check_owner(location: &Location, env: &Env) -> Result<(), OpenError> {
+fn check_owner(location: &Location, env: &Env) -> Result<Owner, OpenError> {
     let worktree = location.worktree.as_ref();
     let dirs = [Some(&location.common_dir), worktree.map(|w| &w.git_dir), worktree.map(|w| &w.top)];
     for dir in dirs.into_iter().flatten() {
         if !owned(dir, env)? {
             let named = worktree.map_or(&location.common_dir, |w| &w.top);
             return if declared_safe(named, env)? {
-                Ok(())
+                Ok(Owner::DeclaredSafe)
             } else {
                 Err(OpenError::NotOwned { path: dir.clone() })
             };
         }
     }
-    Ok(())
+    Ok(Owner::Ourselves)
 }
 
 fn owned(dir: &Path, env: &Env) -> Result<bool, OpenError> {

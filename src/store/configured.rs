@@ -27,8 +27,9 @@ pub fn open(env: &Env, git_dir: &Path) -> Result<gix::Repository, StoreError> {
         .with(gix::sec::Trust::Full)
         .strict_config(true)
         .open_path_as_is(true)
-        // Ownership was judged by `caps`, which knows the person's safe.directory.
-        .cli_overrides(["safe.directory=*"])
+        // Ownership was judged by `caps`, which knows the person's safe.directory; without this the library
+        // would leave out the configuration of a repository declared safe.
+        .filter_config_section(|_| true)
         .config_overrides(["core.packedRefsTimeout=15000", "core.filesRefLockTimeout=3000"])
         .open(git_dir)
         .map_err(|e| OpenError::Malformed { path: git_dir.to_owned(), reason: e.to_string() })?;

@@ -302,3 +302,145 @@ fn linked_top(git_dir: &Path) -> Result<Option<PathBuf>, OpenError> {
     let dot_git = git_dir.join(first_line(&data));
     Ok(dot_git.parent().filter(|_| dot_git.exists()).map(Path::to_owned))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::store::{Store, StoreError, testlab::TestRepo};
+
+    fn at(repo: &TestRepo, dir: &Path) -> Location {
+        discover(&repo.env_at(dir)).unwrap()
+    }
+
+    fn with(repo: &TestRepo, dir: &Path, vars: &[(&str, &str)]) -> Result<Location, OpenError> {
+        let env = repo.env_at(dir);
+        let own = env.vars().map(|(k, v)| (k.to_owned(), v.to_owned()));
+        let more = vars.iter().map(|(k, v)| (k.into(), v.into()));
+        discover(&Env::fixed(dir.to_owned(), own.chain(more)))
+    }
+
+    fn refused(repo: &TestRepo) -> Code {
+        let env = repo.env();
+        let open = discover(&env).map_err(StoreError::from).and_then(|l| Store::open(l, &env));
+        open.err().expect("refused").code()
+    }
+
+    #[test]
+    fn agrees_with_git_about_top_common_dir_and_prefix() {
+        let repo = TestRepo::new();
+        let top = repo.path();
+        let deep = top.join("a/b");
+        std::fs::create_dir_all(&deep).unwrap();
+        let location = at(&repo, &deep);
+        assert_eq!(location.prefix, b"a/b");
+        let main = Worktree { id: ".".to_owned(), top: top.clone(), git_dir: top.join(".git") };
+        assert_eq!(location.worktree, Some(main.clone()));
+        assert_eq!(location.common_dir, top.join(".git"));
+        let inside = at(&repo, &top.join(".git/refs"));
+        assert_eq!((inside.worktree, inside.common_dir), (None, top.join(".git")));
+
+        let linked = top.parent().unwrap().join("linked");
+        repo.git(&["worktree", "add", "-q", linked.to_str().unwrap()]);
+        let there = at(&repo, &linked);
+        let other = Worktree {
+            id: "linked".to_owned(),
+            top: linked.clone(),
+            git_dir: top.join(".git/worktrees/linked"),
+        };
+        assert_eq!((there.worktree.as_ref(), &there.common_dir), (Some(&other), &top.join(".git")));
+        assert_eq!(there.worktrees().unwrap(), [main.clone(), other.clone()]);
+        assert_eq!(location.worktrees().unwrap(), [main.clone(), other.clone()]);
+        assert_eq!(location.worktree_of(&linked).unwrap(), Some(other));
+        assert_eq!(there.worktree_of(&deep).unwrap(), Some(main.clone()));
+        assert_eq!(location.worktree_of(top.parent().unwrap()).unwrap(), None);
+        std::fs::remove_dir_all(&linked).unwrap();
+        assert_eq!(location.worktrees().unwrap(), [main]);
+    }
+
+    #[test]
+    fn a_nested_repository_is_another_one() {
+        let repo = TestRepo::new();
+        let inner = repo.path().join("inner");
+        repo.git(&["init", "-q", inner.to_str().unwrap()]);
+        assert_eq!(at(&repo, &repo.path()).worktree_of(&inner).unwrap(), None);
+    }
+
+    #[test]
+    fn a_submodule_has_its_own_git_directory() {
+        let (repo, other) = (TestRepo::new(), TestRepo::new());
+        let from = other.path();
+        let args = ["-c", "protocol.file.allow=always", "submodule", "add", "-q"];
+        repo.git(&[&args[..], &[from.to_str().unwrap(), "sub"]].concat());
+        let there = at(&repo, &repo.path().join("sub"));
+        assert_eq!(there.common_dir, repo.path().join(".git/modules/sub"));
+        assert_eq!(
+            there.worktree.map(|w| (w.id, w.top)),
+            Some((".".to_owned(), repo.path().join("sub")))
+        );
+    }
+
+    #[test]
+    fn a_bare_repository_opens_without_a_worktree() {
+        let repo = TestRepo::new();
+        let bare = repo.path().parent().unwrap().join("bare");
+        repo.git(&["init", "-q", "--bare", bare.to_str().unwrap()]);
+        let env = repo.env_at(&bare);
+        let location = discover(&env).unwrap();
+        assert_eq!((&location.worktree, &location.common_dir), (&None, &bare));
+        assert_eq!(location.worktrees().unwrap(), []);
+        Store::open(location, &env).unwrap();
+    }
+
+    #[test]
+    fn the_environment_names_the_repository_once() {
+        let repo = TestRepo::new();
+        let top = repo.path();
+        let above = top.parent().unwrap();
+        let named = with(&repo, above, &[("GIT_DIR", "repo/.git"), ("GIT_WORK_TREE", "repo")]);
+        let named = named.unwrap();
+        assert_eq!(named.common_dir, top.join(".git"));
+        assert_eq!(named.worktree.map(|w| w.top), Some(top.clone()));
+        let alone = with(&repo, above, &[("GIT_DIR", "repo/.git")]).unwrap();
+        assert_eq!(alone.worktree.map(|w| w.top), Some(above.to_owned()));
+        let index = with(&repo, &top, &[("GIT_INDEX_FILE", "/elsewhere")]).unwrap();
+        assert_eq!(index, at(&repo, &top));
+        let code = |vars| with(&repo, &top, vars).unwrap_err().code();
+        assert_eq!(code(&[("GIT_OBJECT_DIRECTORY", "x")]), Code::ObjectDirectoryUnsupported);
+        assert_eq!(code(&[("GIT_QUARANTINE_PATH", "x")]), Code::Quarantine);
+        assert_eq!(code(&[("GIT_DIR", "nowhere")]), Code::NotARepository);
+        let deep = top.join("d");
+        std::fs::create_dir(&deep).unwrap();
+        let ceiling = with(&repo, &deep, &[("GIT_CEILING_DIRECTORIES", top.to_str().unwrap())]);
+        assert_eq!(ceiling.unwrap_err().code(), Code::NotARepository);
+    }
+
+    #[test]
+    fn what_would_be_silent_damage_is_refused_by_name() {
+        let config = |key: &str, value: &str| {
+            let repo = TestRepo::new();
+            repo.git(&["config", key, value]);
+            refused(&repo)
+        };
+        assert_eq!(config("extensions.refStorage", "reftable"), Code::ReftableUnsupported);
+        assert_eq!(config("extensions.objectFormat", "sha256"), Code::Sha256Unsupported);
+        assert_eq!(config("extensions.partialClone", "origin"), Code::PartialCloneUnsupported);
+        assert_eq!(config("remote.origin.promisor", "true"), Code::PartialCloneUnsupported);
+    }
+
+    #[test]
+    fn a_foreign_repository_needs_the_persons_word() {
+        if !rustix::process::geteuid().is_root() {
+            return;
+        }
+        let repo = TestRepo::new();
+        let top = repo.path();
+        std::os::unix::fs::chown(&top, Some(12_345), None).unwrap();
+        assert_eq!(refused(&repo), Code::NotOwned);
+        let config = repo.env().home().unwrap().join(".gitconfig");
+        std::fs::create_dir_all(config.parent().unwrap()).unwrap();
+        std::fs::write(&config, format!("[safe]\n\tdirectory = {}\n", top.display())).unwrap();
+        let env = repo.env();
+        let store = Store::open(discover(&env).unwrap(), &env).unwrap();
+        assert!(store.reference("HEAD").unwrap().is_some());
+    }
+}

@@ -91,10 +91,10 @@ impl Store {
     /// # Errors
     /// The repository cannot be worked with, or its journal is diverged or corrupt.
     pub fn open(location: Location, env: &Env) -> Result<Self, StoreError> {
-        caps::probe(&location, env)?;
+        let owner = caps::probe(&location, env)?;
         let (common, agent) = (location.common_dir.clone(), location.agent_dir());
         let store = Self {
-            odb: odb::Odb::open(&location)?,
+            odb: odb::Odb::open(&location, owner)?,
             refs: reflock::Refs::new(common.clone()),
             loose: loose::LooseStore::new(common.join("objects"), agent.join("tmp")),
             packs: packs::Packs::new(&common, &agent),
@@ -143,6 +143,21 @@ impl Store {
     /// It is missing or cannot be read.
     pub fn object(&self, id: &Oid) -> Result<Object, StoreError> {
         self.find_object(id)?.ok_or(StoreError::Missing { id: *id })
+    }
+
+    /// The tree of a commit.
+    ///
+    /// # Errors
+    /// There is no such commit, or it cannot be read.
+    pub fn commit_tree(&self, id: &Oid) -> Result<Oid, StoreError> {
+        let data = self.require(id, Kind::Commit)?;
+        let line = data.strip_prefix(b"tree ").and_then(|rest| rest.split(|b| *b == b'\n').next());
+        let tree = line.and_then(|hex| std::str::from_utf8(hex).ok()).and_then(|t| t.parse().ok());
+        tree.ok_or_else(|| StoreError::WrongObject {
+            id: *id,
+            expected: "commit",
+            reason: "it names no tree".to_owned(),
+        })
     }
 
     fn require(&self, id: &Oid, kind: Kind) -> Result<Vec<u8>, StoreError> {

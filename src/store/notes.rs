@@ -58,11 +58,8 @@ impl Store {
         self.refs.sweep()?;
         self.refs.ensure_packed()?;
         for _ in 0..limits::NOTES_CAS_TRIES {
-            let tip = match self.refs.read(notes_ref) {
-                // Emptied by a power cut: the journal restores the rest (decisions 11).
-                Err(StoreError::BrokenRef { .. }) => None,
-                other => other?,
-            };
+            // Emptied by a power cut: the journal restores the rest (decisions 11).
+            let tip = self.refs.read_sound(notes_ref)?;
             let Some(objects) = self.noted(who, tip, target, &edit)? else { return Ok(()) };
             let Some(new) = objects.last().map(|o| o.id) else { return Ok(()) };
             self.keep_safe(objects)?;

@@ -5,6 +5,7 @@
 //! failure counts only after reopening.
 
 use super::{
+    caps::Owner,
     error::StoreError,
     location::{Location, OpenError},
     object::{Kind, Object},
@@ -28,6 +29,7 @@ type PackStamp = Option<(i64, i64)>;
 
 /// Reader of the object database.
 pub(super) struct Odb {
+    owner: Owner,
     git_dir: PathBuf,
     packs: PathBuf,
     handle: Mutex<Option<(PackStamp, gix::Repository)>>,
@@ -35,8 +37,9 @@ pub(super) struct Odb {
 
 impl Odb {
     /// Opens the repository once, to be refused early.
-    pub(super) fn open(location: &Location) -> Result<Self, OpenError> {
+    pub(super) fn open(location: &Location, owner: Owner) -> Result<Self, OpenError> {
         let odb = Self {
+            owner,
             git_dir: location
                 .worktree
                 .as_ref()
@@ -63,13 +66,16 @@ impl Odb {
     fn reopened(&self) -> Result<gix::Repository, OpenError> {
         // The stamp is older than what the handle sees, never newer.
         let stamp = self.stamp();
-        let mut repo = gix::open::Options::isolated()
+        let options = match self.owner {
+            Owner::Ourselves => gix::open::Options::isolated(),
+            // The library would leave out the repository's own configuration, filters among it.
+            Owner::DeclaredSafe => gix::open::Options::isolated().filter_config_section(|_| true),
+        };
+        let mut repo = options
             .with(gix::sec::Trust::Full)
-            .bail_if_untrusted(true)
+            .bail_if_untrusted(self.owner == Owner::Ourselves)
             .strict_config(true)
             .open_path_as_is(true)
-            // Ownership was judged by `caps`, which knows the person's safe.directory.
-            .cli_overrides(["safe.directory=*"])
             .config_overrides(["core.packedRefsTimeout=15000", "core.filesRefLockTimeout=3000"])
             .open(&self.git_dir)
             .map_err(|e| OpenError::Malformed {

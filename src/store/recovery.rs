@@ -143,10 +143,8 @@ impl Store {
     pub(super) fn behind(&self, tips: &BTreeMap<String, Oid>) -> Result<Vec<String>, StoreError> {
         let mut names = Vec::new();
         for (name, tip) in tips {
-            match self.refs.read(name) {
-                Ok(Some(id)) if id == *tip => {}
-                Ok(_) | Err(StoreError::BrokenRef { .. }) => names.push(name.clone()),
-                Err(e) => return Err(e),
+            if self.refs.read_sound(name)? != Some(*tip) {
+                names.push(name.clone());
             }
         }
         Ok(names)
@@ -197,11 +195,7 @@ impl Store {
         done: &mut Recovered,
     ) -> Result<(), StoreError> {
         let Some(ours) = tips.get(name).copied() else { return Ok(()) };
-        let actual = match self.refs.read(name) {
-            Ok(actual) => actual,
-            Err(StoreError::BrokenRef { .. }) => None,
-            Err(e) => return Err(e),
-        };
+        let actual = self.refs.read_sound(name)?;
         if let Some(actual) = actual
             && !self.is_older(name, &actual, &ours)?
         {
@@ -267,6 +261,7 @@ impl Store {
         seq: u64,
         tips: BTreeMap<String, Oid>,
     ) -> Result<(), StoreError> {
+        self.packs.sweep()?;
         let objects = self.wal_objects()?;
         if !objects.is_empty() {
             self.packs.place(&pack::build(&objects)?)?;

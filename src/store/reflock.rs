@@ -57,13 +57,19 @@ impl Refs {
         Err(broken(full_name, "too many symbolic hops"))
     }
 
+    /// As [`Refs::read`], a value that is no object id counting as none: for those who can restore it.
+    pub(super) fn read_sound(&self, full_name: &str) -> Result<Option<Oid>, StoreError> {
+        let read = self.read(full_name);
+        if matches!(read, Err(StoreError::BrokenRef { .. })) { Ok(None) } else { read }
+    }
+
     fn stored(&self, name: &str) -> Result<Option<Stored>, StoreError> {
         check_name(name)?;
         if let Some(found) = self.loose(name)? {
             return Ok(Some(found));
         }
-        if let Some(id) = self.packed()?.get(name) {
-            return Ok(Some(Stored::Id(*id)));
+        if let Some(id) = self.packed(|n| n == name)?.remove(name) {
+            return Ok(Some(Stored::Id(id)));
         }
         // It may have been created between the two looks.
         self.loose(name)
@@ -84,12 +90,13 @@ impl Refs {
         Ok(Some(Stored::Id(id)))
     }
 
-    fn packed(&self) -> Result<BTreeMap<String, Oid>, StoreError> {
+    fn packed(&self, wanted: impl Fn(&str) -> bool) -> Result<BTreeMap<String, Oid>, StoreError> {
         let data = files::read_optional(&self.common.join("packed-refs"))?.unwrap_or_default();
         let text = String::from_utf8_lossy(&data);
         let lines = text.lines().filter(|l| !l.starts_with(['#', '^']));
         Ok(lines
             .filter_map(|line| line.split_once(' '))
+            .filter(|(_, name)| wanted(name))
             .filter_map(|(id, name)| Some((name.to_owned(), id.parse().ok()?)))
             .collect())
     }
@@ -98,7 +105,7 @@ impl Refs {
     pub(super) fn names(&self, prefix: &str) -> Result<Vec<String>, StoreError> {
         let mut names = Vec::new();
         self.loose_names(prefix.trim_end_matches('/'), &mut names)?;
-        names.extend(self.packed()?.into_keys().filter(|name| name.starts_with(prefix)));
+        names.extend(self.packed(|name| name.starts_with(prefix))?.into_keys());
         names.sort();
         names.dedup();
         Ok(names)
@@ -152,11 +159,7 @@ impl Refs {
         let lock = lock_path(&path);
         let done = self.link(&staged, &lock, wait_ms).and_then(|()| {
             super::failpoint::reached("ref locked")?;
-            let actual = self.read(name).or_else(|e| match e {
-                StoreError::BrokenRef { .. } => Ok(None),
-                other => Err(other),
-            });
-            match actual {
+            match self.read_sound(name) {
                 Ok(actual) if actual == old => Ok(files::rename(&lock, &path)?),
                 Ok(actual) => {
                     files::remove_optional(&lock)?;
@@ -181,20 +184,16 @@ impl Refs {
                 Ok(()) => return Ok(()),
                 Err(e) => e,
             };
-            match error.kind() {
+            if error.kind() == ErrorKind::NotFound {
                 // pack-refs removes directories it emptied.
-                ErrorKind::NotFound => files::make_dirs(lock.parent().unwrap_or(&self.common))?,
-                ErrorKind::AlreadyExists if Instant::now() < end => {
-                    std::thread::sleep(pause);
-                    pause = (pause * 2).min(Duration::from_millis(50));
-                }
-                ErrorKind::AlreadyExists => {
-                    return Err(StoreError::RefLocked {
-                        path: lock.to_owned(),
-                        waited_ms: wait_ms,
-                    });
-                }
-                _ => return Err(FileError::new("lock", lock, error).into()),
+                files::make_dirs(lock.parent().unwrap_or(&self.common))?;
+            } else if error.kind() != ErrorKind::AlreadyExists {
+                return Err(FileError::new("lock", lock, error).into());
+            } else if Instant::now() < end {
+                std::thread::sleep(pause);
+                pause = (pause * 2).min(Duration::from_millis(50));
+            } else {
+                return Err(StoreError::RefLocked { path: lock.to_owned(), waited_ms: wait_ms });
             }
         }
     }

@@ -323,9 +323,10 @@ mod tests {
         fn files(&self, id: Oid, above: &str, into: &mut BTreeMap<String, Oid>) {
             for e in parse(&self.0[&id]).unwrap() {
                 let path = format!("{above}{}", String::from_utf8(e.name).unwrap());
-                match e.mode {
-                    Mode::Tree => self.files(e.id, &format!("{path}/"), into),
-                    _ => drop(into.insert(path, e.id)),
+                if e.mode == Mode::Tree {
+                    self.files(e.id, &format!("{path}/"), into);
+                } else {
+                    into.insert(path, e.id);
                 }
             }
         }
