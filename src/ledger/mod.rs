@@ -5,11 +5,13 @@
 //! again here before it is written, and one that the machine finds illegal is never written. Reading appends nothing.
 
 mod error;
+mod gates;
 mod load;
 mod query;
 mod record;
 
-pub use error::LedgerError;
+pub use error::{LedgerError, Problem};
+pub use gates::GatePrograms;
 pub use query::{Listed, Page, Query, Seen};
 pub use record::{Recording, View};
 

@@ -2,4 +2,6 @@
 
 pub mod gate;
 pub mod live;
+pub mod perform;
 pub mod runner;
+pub mod wait;

@@ -9,6 +9,14 @@ use std::{
     path::PathBuf,
 };
 
+/// The file of the running program, absolute.
+///
+/// # Errors
+/// The operating system does not tell.
+pub fn own_program() -> std::io::Result<PathBuf> {
+    std::env::current_exe()
+}
+
 /// A snapshot of environment variables and of the current directory.
 #[derive(Clone, Debug, Default)]
 pub struct Env {

@@ -42,6 +42,22 @@ pub fn start_in_session(call: &Call, kept: BorrowedFd<'_>) -> io::Result<Child> 
     command.spawn()
 }
 
+/// Starts a program that outlives this one: a session of its own, no terminal, no streams. `deadline_ms` and
+/// `stdin` of the call do not count: nobody waits for it.
+///
+/// # Errors
+/// It cannot be started.
+pub fn start_detached(call: &Call) -> io::Result<()> {
+    let mut command = bare(call);
+    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    #[expect(unsafe_code, reason = "the only way to act between fork and exec")]
+    // SAFETY: the closure makes one system call and touches no memory.
+    unsafe {
+        command.pre_exec(|| Ok(rustix::process::setsid().map(|_| ())?));
+    }
+    command.spawn().map(|_child| ())
+}
+
 /// Starts the main process of a supervised tree: a session of its own without a terminal, stdin at end
 /// of file, pipes on stdout and stderr, default signals, killed when the calling thread dies.
 ///

@@ -63,6 +63,12 @@ pub fn boot_id() -> io::Result<String> {
     }
 }
 
+/// Number of the process that started this one; another number means that it is gone.
+#[must_use]
+pub fn parent() -> Option<i32> {
+    rustix::process::getppid().map(|pid| pid.as_raw_nonzero().get())
+}
+
 /// This process.
 ///
 /// # Errors

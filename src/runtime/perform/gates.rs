@@ -1,0 +1,332 @@
+//! A run of all gates of a policy: fix the tree, run, fix it again, and only then believe the result.
+
+use super::{
+    PerformError, Progress, Step,
+    subject::{Place, Subject, Trouble, trouble},
+};
+use crate::{
+    code::{Code, exit},
+    domain::{
+        gate::{Gate, GateEnd, GateResult, LogRef, Verdict},
+        input::{GateRun, Input, RunEnd},
+        oid::Oid,
+        policy::{Policy, Status},
+    },
+    engine,
+    ledger::{Ledger, LedgerError},
+    runtime::{
+        gate::{
+            environment::{GateVars, gate_env},
+            log,
+            shell::{self, Judged},
+        },
+        live::{self, Acquired, Live},
+        runner::{self, Ended, Ran, RunSpec},
+    },
+    store::settings,
+    sys::{clock, digest, env},
+    wire::gate_line::{GateExit, GateLine, GatedOn, LineVerdict},
+};
+use std::{ffi::OsStr, path::PathBuf};
+
+/// Runs thrown away before the run counts as broken: one, so two in all.
+const VOID_RUNS: u32 = 1;
+
+/// Runs the gates of an attempt and records how they ended.
+pub(super) fn run(ledger: &Ledger, policy: &Policy, attempt: u32) -> Result<Step, PerformError> {
+    let agent_dir = ledger.store().location().agent_dir();
+    let key = engine::gate_key(&policy.policy_id, attempt);
+    let live = match live::acquire(&agent_dir, &key)? {
+        Acquired::Mine(live) => live,
+        Acquired::Busy { owner } => return Ok(Step::Stop(Progress::Held { owner })),
+    };
+    // Whoever held it before may have finished it.
+    let policy = ledger.require_policy(&policy.policy_id)?;
+    if policy.status != Status::Gating || policy.attempt != attempt {
+        return Ok(Step::Again);
+    }
+    let (run, pins) = match Place::find(ledger, &policy)? {
+        Ok(place) => Session { place, live: &live, attempt }.run()?,
+        Err(trouble) => (ended(trouble, vec![], 0, None), vec![]),
+    };
+    let touches = [crate::domain::event::Entity::Policy(policy.policy_id.clone())];
+    let id = policy.policy_id.clone();
+    let recorded =
+        ledger.record_with(&touches, pins, |_| Ok(Input::GatesEnded { policy: id, attempt, run }));
+    match recorded {
+        Ok(_) => Ok(Step::Again),
+        // It was cancelled meanwhile: what the gates said is of no interest any more.
+        Err(LedgerError::Refused(refusal)) if refusal.code == Code::Terminal => Ok(Step::Again),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// How a run ends that a problem cut short: red or broken, as the code's own exit says.
+fn ended(
+    trouble: Trouble,
+    results: Vec<GateResult>,
+    voided: u32,
+    noted_on: Option<Oid>,
+) -> GateRun {
+    let Trouble { code, because } = trouble;
+    let because = Some(because);
+    let end = if code.exit() == exit::NO {
+        RunEnd::Red { code, because }
+    } else {
+        RunEnd::Broken { code, because }
+    };
+    GateRun { results, voided, noted_on, end }
+}
+
+/// One performer's run of one attempt.
+struct Session<'a> {
+    place: Place<'a>,
+    live: &'a Live,
+    attempt: u32,
+}
+
+/// The gates as they may run now.
+struct Allowed {
+    programs: Vec<PathBuf>,
+    path: String,
+    extra: Vec<String>,
+    own: PathBuf,
+}
+
+impl Session<'_> {
+    /// Runs, again when the listed files changed meanwhile. Answers what to record and what to pin with it.
+    fn run(&self) -> Result<(GateRun, Vec<Oid>), PerformError> {
+        let mut voided = 0;
+        loop {
+            let subject = match self.place.fix(self.attempt)? {
+                Ok(subject) => subject,
+                Err(trouble) => return Ok((ended(trouble, vec![], voided, None), vec![])),
+            };
+            let unlisted = self.place.unlisted()?;
+            let results = self.gates(&subject, unlisted)?;
+            let noted_on = self.place.noted_on(unlisted)?;
+            if self.still(&subject)? {
+                return self.conclude(&subject, results, voided, noted_on);
+            }
+            if voided == VOID_RUNS {
+                let why = trouble(Code::TreeChanged, Code::TreeChanged.hint());
+                return Ok((ended(why, results, voided, None), vec![]));
+            }
+            voided += 1;
+        }
+    }
+
+    /// True when a commit policy's listed files are as they were before the gates ran. An `emit` run is never void.
+    fn still(&self, before: &Subject) -> Result<bool, PerformError> {
+        match before {
+            Subject::Worktree(_) => Ok(true),
+            Subject::Commit(fixed) => match self.place.fix(self.attempt)? {
+                Ok(Subject::Commit(after)) => {
+                    Ok(after.tree.tree == fixed.tree.tree && after.parent == fixed.parent)
+                }
+                Ok(Subject::Worktree(_)) | Err(_) => Ok(false),
+            },
+        }
+    }
+
+    fn conclude(
+        &self,
+        subject: &Subject,
+        results: Vec<GateResult>,
+        voided: u32,
+        noted_on: Option<Oid>,
+    ) -> Result<(GateRun, Vec<Oid>), PerformError> {
+        if let Some(bad) = results.iter().find(|r| r.verdict != Verdict::Pass) {
+            let code = bad.reason.as_deref().and_then(|r| r.parse().ok()).unwrap_or(Code::GateRed);
+            let why = trouble(code, bad.because.clone().unwrap_or_else(|| code.hint().to_owned()));
+            return Ok((ended(why, results, voided, noted_on), vec![]));
+        }
+        let run = |results, end| GateRun { results, voided, noted_on, end };
+        let fixed = match subject {
+            Subject::Worktree(_) => return Ok((run(results, RunEnd::Green), vec![])),
+            Subject::Commit(fixed) if fixed.unchanged => {
+                return Ok((run(results, RunEnd::NoChange), vec![]));
+            }
+            Subject::Commit(fixed) => fixed,
+        };
+        match self.place.candidate(fixed, clock::now())? {
+            Ok(candidate) => Ok((run(results, RunEnd::Ready(candidate)), vec![candidate.commit])),
+            Err(why) => Ok((ended(why, results, voided, None), vec![])),
+        }
+    }
+
+    /// Runs the gates in order, up to the first that does not pass.
+    fn gates(&self, subject: &Subject, unlisted: u64) -> Result<Vec<GateResult>, PerformError> {
+        let gates = &self.place.policy.spec.gates;
+        let mut results = Vec::new();
+        if gates.is_empty() {
+            return Ok(results);
+        }
+        let allowed = match self.allowed()? {
+            Ok(allowed) => allowed,
+            Err(why) => {
+                results.push(not_run(0, why, unlisted));
+                return Ok(results);
+            }
+        };
+        for (index, gate) in gates.iter().enumerate() {
+            let result = self.gate(index, gate, &allowed, (subject, unlisted))?;
+            let passed = result.verdict == Verdict::Pass;
+            results.push(result);
+            if !passed {
+                break;
+            }
+        }
+        Ok(results)
+    }
+
+    /// Judges the allowlist and the programs again, right before they run.
+    fn allowed(&self) -> Result<Result<Allowed, Trouble>, PerformError> {
+        let Place { ledger, policy, worktree, repo, .. } = &self.place;
+        let defs: Vec<_> = policy.spec.gates.iter().map(|g| g.def.clone()).collect();
+        let found = match ledger.gate_programs(worktree, &defs) {
+            Ok(found) => found,
+            Err(error @ (LedgerError::Problems(_) | LedgerError::Refused(_))) => {
+                return Ok(Err(trouble(error.code(), error.to_string())));
+            }
+            Err(error) => return Err(error.into()),
+        };
+        for (gate, (_, sha256)) in policy.spec.gates.iter().zip(&found.programs) {
+            if gate.program != *sha256 {
+                let because = format!("the program of '{}' is another now", gate.def.shown());
+                return Ok(Err(trouble(Code::ProgramChanged, because)));
+            }
+        }
+        let extra = settings::user_scope(repo, "agentproto.gateEnv")
+            .map_err(|e| LedgerError::refused(e.code(), "agentproto.gateEnv", e.to_string()))?;
+        let extra = extra.iter().flat_map(|names| names.split_whitespace().map(str::to_owned));
+        Ok(Ok(Allowed {
+            programs: found.programs.into_iter().map(|(path, _)| path).collect(),
+            path: found.path,
+            extra: extra.collect(),
+            own: env::own_program().map_err(PerformError::OwnProgram)?,
+        }))
+    }
+
+    fn gate(
+        &self,
+        index: usize,
+        gate: &Gate,
+        allowed: &Allowed,
+        (subject, unlisted): (&Subject, u64),
+    ) -> Result<GateResult, PerformError> {
+        let Place { ledger, policy, worktree, .. } = &self.place;
+        let cwd = match ledger.gate_cwd(worktree, Some(OsStr::new(&gate.def.cwd))) {
+            Ok((_, absolute)) => absolute,
+            Err(problem) => {
+                return Ok(not_run(index, trouble(problem.code, problem.why), unlisted));
+            }
+        };
+        let Some(program) = allowed.programs.get(index) else {
+            let why = trouble(Code::GateNotFound, "its program was not resolved");
+            return Ok(not_run(index, why, unlisted));
+        };
+        let vars = GateVars {
+            policy: policy.policy_id.as_str(),
+            session: policy.spec.session_ids.first().map_or("", |s| s.as_str()),
+            worktree: &worktree.top,
+            attempt: self.attempt,
+        };
+        let spec = RunSpec {
+            effect: engine::gate_key(&policy.policy_id, self.attempt),
+            program: program.clone(),
+            args: gate.def.args.iter().map(Into::into).collect(),
+            env: gate_env(ledger.env(), OsStr::new(&allowed.path), &allowed.extra, &vars, &cwd),
+            cwd,
+            timeout_ms: gate.def.timeout_ms,
+        };
+        let ran = runner::run(self.live, &allowed.own, &spec)?;
+        let mut result = judged(index, &ran, unlisted);
+        if result.end != GateEnd::NotRun {
+            let kept = log::store_log(&ledger.store().location().agent_dir(), &ran)?;
+            result.log = Some(LogRef { sha256: kept.sha256, size_bytes: kept.size_bytes });
+            result.line = Some(self.line(index, gate, &result, subject.tree()));
+        }
+        Ok(result)
+    }
+
+    fn line(&self, index: usize, gate: &Gate, result: &GateResult, tree: Option<Oid>) -> String {
+        let policy = self.place.policy;
+        let verdict = match result.verdict {
+            Verdict::Pass => LineVerdict::Pass,
+            Verdict::Fail => LineVerdict::Fail,
+            Verdict::Broken => LineVerdict::Broken,
+        };
+        GateLine {
+            verdict,
+            policy: policy.policy_id.clone(),
+            attempt: self.attempt,
+            gate: u32::try_from(index).unwrap_or(u32::MAX),
+            def: digest::sha256(gate.def.canonical().as_bytes()),
+            on: if policy.spec.commit.is_some() { GatedOn::Candidate } else { GatedOn::Worktree },
+            tree,
+            dirty: Some(result.unlisted_changes),
+            isolation: "worktree".to_owned(),
+            exit: line_exit(&result.end),
+            program: Some(gate.program.clone()),
+            argv: gate.def.argv().map(str::to_owned).collect(),
+            ms: result.duration_ms,
+            at: clock::now(),
+        }
+        .encode()
+    }
+}
+
+fn line_exit(end: &GateEnd) -> GateExit {
+    match end {
+        GateEnd::Exit(code) => GateExit::Status(*code),
+        GateEnd::Signal(name) => {
+            GateExit::Signal(name.strip_prefix("SIG").unwrap_or(name).to_owned())
+        }
+        GateEnd::Timeout => GateExit::Timeout,
+        GateEnd::NotRun => GateExit::NotRun,
+    }
+}
+
+fn not_run(index: usize, why: Trouble, unlisted_changes: u64) -> GateResult {
+    GateResult {
+        index,
+        verdict: Verdict::Broken,
+        reason: Some(why.code.as_str().to_owned()),
+        because: Some(why.because),
+        end: GateEnd::NotRun,
+        signals: vec![],
+        duration_ms: 0,
+        log: None,
+        unlisted_changes,
+        line: None,
+    }
+}
+
+fn judged(index: usize, ran: &Ran, unlisted_changes: u64) -> GateResult {
+    let (verdict, reason, because) = match shell::verdict(ran) {
+        Judged::Pass => (Verdict::Pass, None, None),
+        Judged::Fail { because, .. } => (Verdict::Fail, None, Some(because)),
+        Judged::Broken { code, because } => {
+            (Verdict::Broken, Some(code.as_str().to_owned()), Some(because))
+        }
+    };
+    let end = match &ran.ended {
+        Ended::Exited(code) => GateEnd::Exit(*code),
+        Ended::Signaled(name) => GateEnd::Signal(name.clone()),
+        Ended::TimedOut => GateEnd::Timeout,
+        Ended::NotStarted(_) => GateEnd::NotRun,
+    };
+    GateResult {
+        index,
+        verdict,
+        reason,
+        because,
+        end,
+        signals: ran.signals.clone(),
+        duration_ms: ran.duration_ms,
+        log: None,
+        unlisted_changes,
+        line: None,
+    }
+}

@@ -1,0 +1,135 @@
+//! Performing: what the engine asks of the world, done.
+//!
+//! Contract: every effect is worked out again from the journal, so nothing is lost when a performer dies. One
+//! effect has one performer at a time: a kernel lock on its live file decides, and a taker first ends what a
+//! dead one left behind. Notes are written last and again by every performer that touches the policy.
+
+mod error;
+mod gates;
+mod land;
+mod notes;
+mod subject;
+
+pub use error::PerformError;
+
+use crate::{
+    code::Code,
+    domain::{ids::PolicyId, policy::Policy},
+    engine::{self, Effect},
+    ledger::Ledger,
+    runtime::live,
+    sys::{
+        env, exec,
+        spawn::{Call, SpawnError},
+    },
+};
+use std::path::PathBuf;
+
+/// Hidden command of a detached performer.
+pub const COMMAND: &str = "__perform";
+
+/// How far a performer got.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Progress {
+    /// Nothing is due any more.
+    Settled,
+    /// Another process performs it at this moment.
+    Held {
+        /// Who.
+        owner: String,
+    },
+    /// It cannot go on now; the next performer tries again.
+    Waiting {
+        /// The stable code.
+        code: Code,
+        /// Why.
+        because: String,
+    },
+}
+
+/// What became of one effect.
+enum Step {
+    /// It is done and changed no state.
+    Done,
+    /// The state of the policy may be another now.
+    Again,
+    /// As [`Progress`].
+    Stop(Progress),
+}
+
+/// Does everything that is due for a policy.
+///
+/// # Errors
+/// The store failed, or the world could not be asked. What was recorded before stays recorded.
+pub fn policy(ledger: &Ledger, id: &PolicyId) -> Result<Progress, PerformError> {
+    loop {
+        let policy = ledger.require_policy(id)?;
+        let mut again = false;
+        for effect in engine::due(&policy) {
+            match one(ledger, &policy, &effect)? {
+                Step::Done => {}
+                Step::Again => again = true,
+                Step::Stop(progress) => return Ok(progress),
+            }
+        }
+        if !again {
+            return Ok(Progress::Settled);
+        }
+    }
+}
+
+fn one(ledger: &Ledger, policy: &Policy, effect: &Effect) -> Result<Step, PerformError> {
+    match effect {
+        Effect::RunGates { attempt, .. } => gates::run(ledger, policy, *attempt),
+        Effect::Land { .. } => land::land(ledger, policy),
+        Effect::NoteGates { .. } => notes::gates(ledger, policy),
+        Effect::NoteAcks { .. } => notes::acks(ledger, policy),
+        Effect::KillGates { attempt, .. } => {
+            let key = engine::gate_key(&policy.policy_id, *attempt);
+            live::request_cancel(&ledger.store().location().agent_dir(), &key)?;
+            Ok(Step::Done)
+        }
+    }
+}
+
+/// Does everything that is due for any policy of this clone.
+///
+/// # Errors
+/// As [`policy`]; the first failure ends it.
+pub fn everything(ledger: &Ledger) -> Result<(), PerformError> {
+    for open in ledger.policies(false)? {
+        policy(ledger, &open.policy_id)?;
+    }
+    Ok(())
+}
+
+/// True when somebody has to do something for this policy.
+#[must_use]
+pub fn is_due(policy: &Policy) -> bool {
+    engine::due(policy)
+        .iter()
+        .any(|effect| matches!(effect, Effect::RunGates { .. } | Effect::Land { .. }))
+}
+
+/// Starts a performer for this policy that outlives this process.
+///
+/// # Errors
+/// It cannot be started.
+pub fn detach(ledger: &Ledger, id: &PolicyId) -> Result<(), PerformError> {
+    let program = env::own_program().map_err(PerformError::OwnProgram)?;
+    let call = Call {
+        program,
+        args: vec![COMMAND.into(), id.as_str().into()],
+        cwd: cwd(ledger),
+        env: ledger.env().vars().map(|(k, v)| (k.to_owned(), v.to_owned())).collect(),
+        stdin: vec![],
+        deadline_ms: 0,
+    };
+    exec::start_detached(&call)
+        .map_err(|source| SpawnError::Start { program: call.program, source }.into())
+}
+
+fn cwd(ledger: &Ledger) -> PathBuf {
+    let location = ledger.store().location();
+    location.worktree.as_ref().map_or_else(|| location.common_dir.clone(), |w| w.top.clone())
+}

@@ -1,0 +1,189 @@
+//! What a gate run is about: the tree of a commit policy, or the worktree as it is.
+
+use super::PerformError;
+use crate::{
+    code::Code,
+    domain::{
+        oid::Oid,
+        policy::{Candidate, CommitSpec, Policy, Then},
+        time::Timestamp,
+    },
+    ledger::Ledger,
+    store::{
+        Worktree,
+        candidate::{
+            CandidateError, FixCtx, FixedTree, LoadError, commit_object, fix_tree, message,
+        },
+        filters::Filters,
+        git::Git,
+        identity::identity,
+        object::Object,
+        paths,
+        worktree_state::{
+            Head, branch_tip, head, index_tree, is_unmerged, operation_in_progress,
+            unlisted_changes,
+        },
+    },
+};
+
+/// A problem that ends the run before or after its gates: a code and a sentence. It is a clear no or a "cannot
+/// tell", by the code's own exit.
+#[derive(Clone, Debug)]
+pub(super) struct Trouble {
+    pub(super) code: Code,
+    pub(super) because: String,
+}
+
+pub(super) fn trouble(code: Code, because: impl Into<String>) -> Trouble {
+    Trouble { code, because: because.into() }
+}
+
+/// What the gates are run on, fixed before they run.
+pub(super) enum Subject {
+    /// The tree that would be committed.
+    Commit(Fixed),
+    /// The worktree as it is; the id is the index's tree, none when unmerged.
+    Worktree(Option<Oid>),
+}
+
+/// The candidate tree and where it belongs.
+pub(super) struct Fixed {
+    pub(super) parent: Oid,
+    pub(super) tree: FixedTree,
+    pub(super) unchanged: bool,
+}
+
+impl Subject {
+    /// The tree named in gate lines.
+    pub(super) fn tree(&self) -> Option<Oid> {
+        match self {
+            Self::Commit(fixed) => Some(fixed.tree.tree),
+            Self::Worktree(tree) => *tree,
+        }
+    }
+}
+
+/// The worktree of a policy and the repository seen from it.
+pub(super) struct Place<'a> {
+    pub(super) ledger: &'a Ledger,
+    pub(super) policy: &'a Policy,
+    pub(super) worktree: Worktree,
+    pub(super) repo: gix::Repository,
+}
+
+impl<'a> Place<'a> {
+    /// Finds the worktree of the policy's session.
+    pub(super) fn find(
+        ledger: &'a Ledger,
+        policy: &'a Policy,
+    ) -> Result<Result<Self, Trouble>, PerformError> {
+        let Some(member) = policy.spec.session_ids.first() else {
+            return Ok(Err(trouble(Code::NoSuchSession, "the policy has no session")));
+        };
+        let session = ledger.require_session(member)?;
+        let Some(worktree) = ledger.worktree(&session.worktree)? else {
+            let because = format!("worktree {} is gone", session.worktree);
+            return Ok(Err(trouble(Code::NoSuchCwd, because)));
+        };
+        let repo = ledger.repo_in(&worktree)?;
+        Ok(Ok(Self { ledger, policy, worktree, repo }))
+    }
+
+    /// Fixes what the gates are about. The second answer is what is in the way.
+    pub(super) fn fix(&self, attempt: u32) -> Result<Result<Subject, Trouble>, PerformError> {
+        let Some(commit) = &self.policy.spec.commit else {
+            return Ok(Ok(Subject::Worktree(index_tree(&self.repo)?)));
+        };
+        if let Some(operation) = operation_in_progress(&self.worktree.git_dir)? {
+            return Ok(Err(trouble(operation.code(), operation.code().hint())));
+        }
+        if is_unmerged(&self.repo)? {
+            return Ok(Err(trouble(Code::UnmergedIndex, Code::UnmergedIndex.hint())));
+        }
+        if let Some(problem) = paths::check(&self.repo, &commit.paths)?.into_iter().next() {
+            return Ok(Err(trouble(problem.code, problem.to_string())));
+        }
+        let Some(parent) = branch_tip(&self.repo, &commit.branch)? else {
+            let because = format!("{} is gone", commit.branch);
+            return Ok(Err(trouble(Code::StaleCandidate, because)));
+        };
+        self.fix_commit(commit, parent, attempt).map(|r| r.map(Subject::Commit))
+    }
+
+    fn fix_commit(
+        &self,
+        commit: &CommitSpec,
+        parent: Oid,
+        attempt: u32,
+    ) -> Result<Result<Fixed, Trouble>, PerformError> {
+        let store = self.ledger.store();
+        let parent_tree = store.commit_tree(&parent)?;
+        let git = Git::new(self.ledger.env(), &self.worktree)?;
+        let name = format!("fix.{}.{attempt}", self.policy.policy_id);
+        let scratch = store.location().agent_dir().join("tmp").join(name);
+        let load = |id: &Oid| -> Result<Vec<u8>, LoadError> { Ok(store.object(id)?.data) };
+        let filters = Filters { repo: &self.repo, git: &git, scratch: &scratch };
+        let tree = match fix_tree(FixCtx { filters, load: &load }, parent_tree, &commit.paths) {
+            Ok(tree) => tree,
+            Err(CandidateError::Moving(path)) => {
+                let because = format!("'{path}' was written while it was read");
+                return Ok(Err(trouble(Code::TreeChanged, because)));
+            }
+            Err(error) => return Ok(Err(trouble(error.code(), error.to_string()))),
+        };
+        if !commit.allow_markers
+            && let Some(path) = tree.conflict_markers().first()
+        {
+            let because = format!("'{path}' holds conflict markers");
+            return Ok(Err(trouble(Code::ConflictMarkers, because)));
+        }
+        let unchanged = tree.tree == parent_tree;
+        Ok(Ok(Fixed { parent, tree, unchanged }))
+    }
+
+    /// Changed and untracked files outside the listed paths.
+    pub(super) fn unlisted(&self) -> Result<u64, PerformError> {
+        let listed = self.policy.spec.commit.as_ref().map_or(&[][..], |c| &c.paths);
+        let found = unlisted_changes(&self.repo, listed)?;
+        Ok(found.tracked + found.untracked)
+    }
+
+    /// The commit that an `emit` policy's gate lines are noted on: `HEAD`, when nothing else could have been
+    /// gated but that commit.
+    pub(super) fn noted_on(&self, unlisted: u64) -> Result<Option<Oid>, PerformError> {
+        if self.policy.spec.then == Then::Commit || unlisted > 0 {
+            return Ok(None);
+        }
+        Ok(match head(&self.repo)? {
+            Head::Branch { tip, .. } => Some(tip),
+            Head::Detached { at } => Some(at),
+            Head::Unborn { .. } => None,
+        })
+    }
+
+    /// Makes the commit object and writes it and its tree down for good. It is pinned with the event that names it.
+    pub(super) fn candidate(
+        &self,
+        fixed: &Fixed,
+        at: Timestamp,
+    ) -> Result<Result<Candidate, Trouble>, PerformError> {
+        let Some(commit) = &self.policy.spec.commit else {
+            return Ok(Err(trouble(Code::CandidateFailed, "the policy commits nothing")));
+        };
+        let who = match identity(&self.repo) {
+            Ok(who) => who,
+            Err(missing) => return Ok(Err(trouble(missing.code(), missing.to_string()))),
+        };
+        let text = message::with_trailers(
+            commit.message.as_bytes(),
+            &self.policy.policy_id,
+            &self.policy.spec.session_ids,
+        );
+        let object = commit_object(fixed.tree.tree, fixed.parent, &who, at, &text);
+        let candidate =
+            Candidate { commit: object.id, tree: fixed.tree.tree, parent: fixed.parent };
+        let objects: Vec<Object> = fixed.tree.objects.iter().cloned().chain([object]).collect();
+        self.ledger.store().write_kept_pack(&objects)?;
+        Ok(Ok(candidate))
+    }
+}
