@@ -99,10 +99,10 @@ pub fn encode(recorded: &Recorded, repo: Option<&str>) -> Result<Vec<u8>, BadMes
     if let Some(verdict) = verdict_of(body) {
         trailer("Verdict", &verdict.as_str());
     }
-    if names_candidate(body.kind()) {
-        if let Some(Value::String(candidate)) = data.shift_remove("commit") {
-            trailer("Candidate", &candidate);
-        }
+    if names_candidate(body)
+        && let Some(Value::String(candidate)) = data.shift_remove("commit")
+    {
+        trailer("Candidate", &candidate);
     }
     if let Some(prev) = recorded.prev {
         trailer("Prev", &prev);
@@ -116,14 +116,12 @@ pub fn encode(recorded: &Recorded, repo: Option<&str>) -> Result<Vec<u8>, BadMes
 
 fn data_of(body: &Body) -> Result<Map<String, Value>, BadMessage> {
     let bad = |why: String| BadMessage::Data { kind: body.kind().as_str().to_owned(), why };
-    match serde_json::to_value(body).map_err(|e| bad(e.to_string()))? {
-        Value::Object(map) => Ok(map),
-        other => Err(bad(format!("not an object: {other}"))),
-    }
+    let value = serde_json::to_value(body).map_err(|e| bad(e.to_string()))?;
+    value.as_object().cloned().ok_or_else(|| bad(format!("not an object: {value}")))
 }
 
-fn names_candidate(kind: Kind) -> bool {
-    matches!(kind, Kind::CommitReady | Kind::Committed)
+fn names_candidate(body: &Body) -> bool {
+    matches!(body, Body::CommitReady(_) | Body::Committed(_))
 }
 
 fn verdict_of(body: &Body) -> Option<Verdict> {
