@@ -65,7 +65,7 @@ pub enum Input {
         /// For which policy.
         policy: PolicyId,
         /// What is known of the line.
-        ack: JudgedAck,
+        ack: Box<JudgedAck>,
     },
     /// The branch holds the candidate.
     BranchMoved {

@@ -7,6 +7,9 @@ use base64::{Engine as _, prelude::BASE64_STANDARD};
 use serde::{Deserialize, Deserializer, Serialize, Serializer, ser::SerializeMap};
 use std::fmt;
 
+/// The rules of a repository: this directory and this file at the top of its tree.
+pub const RULE_PATHS: [&str; 2] = [".agentproto", "agentproto.json"];
+
 /// A valid repository path: one or more `/`-separated names, no `.`/`..`, nothing git would refuse.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct RepoPath(Vec<u8>);
@@ -100,6 +103,12 @@ impl RepoPath {
         self.0.split(|b| *b == b'/')
     }
 
+    /// True for what holds the rules of the repository, [`RULE_PATHS`] and below.
+    #[must_use]
+    pub fn is_rule(&self) -> bool {
+        self.names().next().is_some_and(|top| RULE_PATHS.iter().any(|rule| rule.as_bytes() == top))
+    }
+
     /// True when `self` lies below the directory `dir`.
     #[must_use]
     pub fn is_below(&self, dir: &Self) -> bool {
@@ -168,6 +177,16 @@ impl<'de> Deserialize<'de> for RepoPath {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn rules_lie_at_the_top() {
+        for rule in [".agentproto/allowed_signers", ".agentproto", "agentproto.json"] {
+            assert!(RepoPath::new(rule.as_bytes()).unwrap().is_rule(), "{rule}");
+        }
+        for other in ["a/.agentproto/x", ".agentproto2", "agentproto.json5", "a/agentproto.json"] {
+            assert!(!RepoPath::new(other.as_bytes()).unwrap().is_rule(), "{other}");
+        }
+    }
 
     #[test]
     fn names_are_characters_never_patterns() {

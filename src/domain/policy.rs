@@ -117,6 +117,14 @@ pub struct CommitSpec {
     pub allow_markers: bool,
 }
 
+impl CommitSpec {
+    /// A person must approve: asked for, or because it changes the rules others are held to.
+    #[must_use]
+    pub fn needs_ack(&self) -> bool {
+        self.require_human_ack || self.paths.iter().any(RepoPath::is_rule)
+    }
+}
+
 /// What a person asks for, after everything that can be checked was checked.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -190,6 +198,9 @@ pub struct Policy {
     /// Members whose turn ended unfinished.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub stalled_by: Vec<SessionId>,
+    /// All gates of the last attempt said yes; none of them may follow that.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub green: bool,
     /// What the gates of the last attempt said.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub results: Vec<GateResult>,

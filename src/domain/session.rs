@@ -162,7 +162,13 @@ pub struct Session {
     pub turn: u64,
     /// What that turn does.
     pub turn_state: Turn,
-    /// Questions open now.
+    /// Number of the event that began the present turn; 0 when only its end was reported.
+    #[serde(default)]
+    pub turn_began: u64,
+    /// Number of the event that ended the last turn that is over; 0 before.
+    #[serde(default)]
+    pub turn_ended: u64,
+    /// Questions without an answer. An exit answers none: who died with a question open did not finish.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub open_requests: Vec<OpenRequest>,
     /// Policies not over yet.
@@ -190,10 +196,10 @@ impl Session {
     /// Number of the event by which this session counts as finished (spec policies, Finished), if it does.
     #[must_use]
     pub fn finished_at(&self) -> Option<u64> {
-        if let Process::Exited(exit) = &self.process {
-            if exit.is_success() {
-                return Some(self.exit_seq);
-            }
+        if let Process::Exited(exit) = &self.process
+            && exit.is_success()
+        {
+            return Some(self.exit_seq);
         }
         match self.turn_state {
             Turn::Ended { reason: EndReason::Completed, inferred: false, seq }

@@ -41,10 +41,10 @@ pub(super) fn arrived(draft: &mut Draft, id: &PolicyId, ack: JudgedAck) -> Resul
     };
     let refused_as_stale = matches!(&body, Body::AckRefused(r) if r.outcome == AckOutcome::Stale);
     let sessions = policy.spec.session_ids.clone();
-    draft.push(Event { subject: Entity::Policy(id.clone()), sessions, body });
+    draft.push(Event { subject: Entity::Policy(id.clone()), sessions, body })?;
     if moved && refused_as_stale {
         let because = "the branch is no longer at the candidate's parent".to_owned();
-        fail(draft, &policy, Code::StaleCandidate, Some(because));
+        fail(draft, &policy, Code::StaleCandidate, because)?;
     }
     Ok(())
 }
@@ -62,6 +62,10 @@ fn judge(policy: &Policy, ack: JudgedAck) -> Judgement {
         Signature::Forged(why) => return Judgement::Bad(AckOutcome::Forged, why),
         Signature::Unauthorized(why) => return Judgement::Bad(AckOutcome::Unauthorized, why),
     };
+    if (&record.signer, &record.key) != (&said.signer, &said.key) {
+        let because = format!("it names {} with {}", said.signer, said.key);
+        return Judgement::Bad(AckOutcome::Unauthorized, because);
+    }
     let Some(candidate) = policy.candidate else {
         return Judgement::Bad(AckOutcome::Orphan, "there is no candidate".to_owned());
     };
@@ -82,7 +86,8 @@ fn judge(policy: &Policy, ack: JudgedAck) -> Judgement {
     if ack.at >= said.expires {
         return Judgement::Bad(AckOutcome::Expired, format!("it expired at {}", said.expires));
     }
-    Judgement::Good(record)
+    // Only the line itself says what was decided.
+    Judgement::Good(AckRecord { decision: said.decision, line: ack.line, at: ack.at, ..record })
 }
 
 /// A line that answers some other request.

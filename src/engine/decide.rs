@@ -68,7 +68,8 @@ impl Draft {
         self.now.next_seq + self.events.len() as u64 - 1
     }
 
-    pub(super) fn push(&mut self, event: Event) {
+    /// Adds an event. One that cannot happen is a defect of this machine and refuses the whole input.
+    pub(super) fn push(&mut self, event: Event) -> Result<(), Refusal> {
         let recorded = Recorded {
             seq: self.last_seq() + 1,
             at: self.now.at,
@@ -77,12 +78,11 @@ impl Draft {
             engine: super::ENGINE,
             event,
         };
-        // An event this machine makes is legal by construction; the enumeration test holds it to that.
-        // Were it not, `ledger` steps again before it writes and turns it down there.
-        if let Ok(stepped) = step(&self.state, &recorded) {
-            self.state = stepped.state;
-        }
+        self.state = step(&self.state, &recorded)
+            .map_err(|illegal| refuse(Code::Internal, &illegal.subject, illegal.to_string()))?
+            .state;
         self.events.push(recorded.event);
+        Ok(())
     }
 }
 
@@ -93,7 +93,7 @@ impl Draft {
 pub fn decide(state: &State, input: Input, now: Now) -> Result<Decision, Refusal> {
     let mut draft = Draft { state: state.clone(), events: Vec::new(), now };
     match input {
-        Input::SessionAdopted { session, started } => adopt(&mut draft, &session, started),
+        Input::SessionAdopted { session, started } => adopt(&mut draft, &session, started)?,
         Input::Reported { session, report, key } => {
             if let Some(seq) = session::report(&mut draft, &session, report, key)? {
                 return Ok(Decision::Already(seq));
@@ -108,20 +108,20 @@ pub fn decide(state: &State, input: Input, now: Now) -> Result<Decision, Refusal
         Input::GatesEnded { policy, attempt, run } => {
             policy::gates_ended(&mut draft, &policy, attempt, run)?;
         }
-        Input::AckArrived { policy, ack } => ack::arrived(&mut draft, &policy, ack)?,
+        Input::AckArrived { policy, ack } => ack::arrived(&mut draft, &policy, *ack)?,
         Input::BranchMoved { policy } => policy::branch_moved(&mut draft, &policy)?,
         Input::LandingImpossible { policy, code, because } => {
             policy::landing_impossible(&mut draft, &policy, code, because)?;
         }
         Input::CancelAsked { policy, because } => policy::cancel(&mut draft, &policy, because)?,
     }
-    policy::follow_up(&mut draft);
+    policy::follow_up(&mut draft)?;
     Ok(Decision::Append(draft.events))
 }
 
-fn adopt(draft: &mut Draft, id: &SessionId, started: SessionStarted) {
+fn adopt(draft: &mut Draft, id: &SessionId, started: SessionStarted) -> Result<(), Refusal> {
     let (subject, sessions) = (Entity::Session(id.clone()), vec![id.clone()]);
-    draft.push(Event { subject, sessions, body: started.into() });
+    draft.push(Event { subject, sessions, body: started.into() })
 }
 
 fn commit(
@@ -130,7 +130,7 @@ fn commit(
     policy: &PolicyId,
     spec: PolicySpec,
 ) -> Result<(), Refusal> {
-    adopt(draft, &session, started);
+    adopt(draft, &session, started)?;
     let ended = Report::TurnEnd { turn: None, reason: EndReason::Completed };
     session::report(draft, &session, ended, None)?;
     policy::attach(draft, policy, spec, Covers::LastAndNext)

@@ -89,6 +89,7 @@ pub fn due(policy: &Policy) -> Vec<Effect> {
         .then(|| Effect::NoteGates { policy: id() });
     match policy.status {
         Status::Watching => vec![],
+        Status::Gating if policy.green => vec![],
         Status::Gating => vec![Effect::RunGates { policy: id(), attempt: policy.attempt }],
         Status::AwaitingAck | Status::Blocked => note_gates.into_iter().collect(),
         Status::Committing => {
@@ -111,10 +112,11 @@ pub fn due(policy: &Policy) -> Vec<Effect> {
 pub(super) fn of_change(before: Option<&Policy>, after: &State, policy: &PolicyId) -> Vec<Effect> {
     let Some(now) = after.policies.get(policy) else { return vec![] };
     let mut effects = Vec::new();
-    if let Some(was) = before {
-        if was.status == Status::Gating && now.status == Status::Cancelled {
-            effects.push(Effect::KillGates { policy: policy.clone(), attempt: was.attempt });
-        }
+    if let Some(was) = before
+        && was.status == Status::Gating
+        && now.status == Status::Cancelled
+    {
+        effects.push(Effect::KillGates { policy: policy.clone(), attempt: was.attempt });
     }
     effects.extend(due(now));
     effects

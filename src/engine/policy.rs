@@ -8,6 +8,7 @@ use super::{
 use crate::{
     code::Code,
     domain::{
+        ack::Decision,
         event::{
             Body, CommitReady, Committed, Entity, Event, GatePassed, GatingStarted, PolicyAttached,
             PolicyCancelled, PolicyFailed, Recorded,
@@ -15,7 +16,7 @@ use crate::{
         gate::GateResult,
         ids::PolicyId,
         input::{Covers, GateRun, RunEnd},
-        policy::{Outcome, Policy, PolicySpec, Status, Then},
+        policy::{CommitSpec, Outcome, Policy, PolicySpec, Status, Then},
         session::{Session, Turn},
     },
 };
@@ -28,10 +29,8 @@ pub(super) fn apply(
 ) -> Result<Policy, Illegal> {
     let body = &recorded.event.body;
     let Some(before) = before else {
-        return match body {
-            Body::PolicyAttached(e) => Ok(attached(id, recorded, &e.spec)),
-            _ => Err(illegal(id, body, "unknown")),
-        };
+        let Body::PolicyAttached(e) = body else { return Err(illegal(id, body, "unknown")) };
+        return Ok(attached(id, recorded, &e.spec));
     };
     let mut policy = before.clone();
     policy.last = recorded.seq;
@@ -58,9 +57,10 @@ fn transition(policy: &mut Policy, body: &Body, recorded: &Recorded) -> Result<(
         (Watching, Body::GatingStarted(e)) if e.attempt == policy.attempt + 1 => {
             policy.status = Gating;
             policy.attempt = e.attempt;
+            policy.green = false;
         }
-        (Gating, Body::GatePassed(e)) if policy.candidate.is_none() => passed(policy, e),
-        (Gating, Body::CommitReady(e)) if policy.spec.then == Then::Commit => {
+        (Gating, Body::GatePassed(e)) if may_pass(policy, e) => passed(policy, e),
+        (Gating, Body::CommitReady(e)) if policy.green && asks_enough(policy, e.ack) => {
             policy.candidate = Some(e.candidate);
             policy.request_seq = Some(recorded.seq);
             policy.status = if e.ack { AwaitingAck } else { Committing };
@@ -68,18 +68,22 @@ fn transition(policy: &mut Policy, body: &Body, recorded: &Recorded) -> Result<(
         (AwaitingAck, Body::PolicyAcked(e)) => {
             policy.acks.push(e.ack.clone());
             match e.ack.decision {
-                crate::domain::ack::Decision::Approve => policy.status = Committing,
-                crate::domain::ack::Decision::Reject => {
+                Decision::Approve => policy.status = Committing,
+                Decision::Reject => {
                     policy.status = Cancelled;
                     policy.reason = Some("rejected".to_owned());
                 }
             }
         }
         (AwaitingAck, Body::AckRefused(_)) => {}
-        (Committing, Body::Committed(e)) => {
+        (Committing, Body::Committed(e)) if is_promised(policy, e) => {
             policy.status = Done;
             policy.outcome = Some(Outcome::Committed);
             policy.commit_sha = Some(e.commit);
+        }
+        // Green and still gating is half a batch: its candidate comes next and nothing else.
+        (Gating, Body::PolicyFailed(_) | Body::PolicyCancelled(_)) if policy.green => {
+            return Err(());
         }
         (Watching | Gating | AwaitingAck | Committing, Body::PolicyFailed(e)) => failed(policy, e),
         (Watching | Gating | AwaitingAck, Body::PolicyCancelled(e)) => {
@@ -94,6 +98,27 @@ fn transition(policy: &mut Policy, body: &Body, recorded: &Recorded) -> Result<(
     Ok(())
 }
 
+/// A green run is of the present attempt, comes once, and its outcome fits what the policy is for.
+fn may_pass(policy: &Policy, event: &GatePassed) -> bool {
+    let fits = match (policy.spec.then, event.outcome) {
+        (Then::Emit, Some(Outcome::Passed)) | (Then::Commit, Some(Outcome::NoOp) | None) => true,
+        (Then::Emit, Some(Outcome::NoOp | Outcome::Committed) | None)
+        | (Then::Commit, Some(Outcome::Passed | Outcome::Committed)) => false,
+    };
+    fits && !policy.green && event.attempt == policy.attempt
+}
+
+/// A person is asked unless the policy was attached without.
+fn asks_enough(policy: &Policy, ack: bool) -> bool {
+    policy.spec.commit.as_ref().is_some_and(|c| ack || !c.needs_ack())
+}
+
+/// What landed is what was approved, where it was meant to.
+fn is_promised(policy: &Policy, event: &Committed) -> bool {
+    policy.candidate.is_some_and(|c| c.commit == event.commit)
+        && policy.spec.commit.as_ref().is_some_and(|c| c.branch == event.branch)
+}
+
 fn attached(id: &PolicyId, recorded: &Recorded, spec: &PolicySpec) -> Policy {
     Policy {
         policy_id: id.clone(),
@@ -103,6 +128,7 @@ fn attached(id: &PolicyId, recorded: &Recorded, spec: &PolicySpec) -> Policy {
         attempt: 0,
         pending: vec![],
         stalled_by: vec![],
+        green: false,
         results: vec![],
         noted_on: None,
         reason: None,
@@ -118,6 +144,7 @@ fn attached(id: &PolicyId, recorded: &Recorded, spec: &PolicySpec) -> Policy {
 }
 
 fn passed(policy: &mut Policy, event: &GatePassed) {
+    policy.green = true;
     policy.results.clone_from(&event.results);
     policy.noted_on = event.noted_on;
     if let Some(outcome) = event.outcome {
@@ -136,12 +163,12 @@ fn failed(policy: &mut Policy, event: &PolicyFailed) {
     }
 }
 
-fn emit(draft: &mut Draft, policy: &Policy, body: Body) {
+fn emit(draft: &mut Draft, policy: &Policy, body: Body) -> Result<(), Refusal> {
     draft.push(Event {
         subject: Entity::Policy(policy.policy_id.clone()),
         sessions: policy.spec.session_ids.clone(),
         body,
-    });
+    })
 }
 
 /// Decides an attach.
@@ -151,21 +178,22 @@ pub(super) fn attach(
     mut spec: PolicySpec,
     covers: Covers,
 ) -> Result<(), Refusal> {
-    let mut base = 0;
+    let mut bases = Vec::new();
     for member in &spec.session_ids {
         let Some(session) = draft.state().sessions.get(member) else {
             return Err(refuse(Code::NoSuchSession, member, "no session has this id here"));
         };
-        if session.is_exited() && (covers == Covers::Next || session.finished_at().is_none()) {
+        let base = base_for(session, covers, draft.last_seq());
+        if session.is_exited() && session.finished_at().is_none_or(|seq| seq <= base) {
             return Err(refuse(Code::Terminal, member, "the session has exited"));
         }
-        base = base.max(base_for(session, covers, draft.last_seq()));
+        bases.push(base);
     }
-    spec.base = base;
+    // The lowest: a member at work is not finished by what it did before, so nothing old counts for it.
+    spec.base = bases.into_iter().min().unwrap_or_default();
     let sessions = spec.session_ids.clone();
     let body = PolicyAttached { spec }.into();
-    draft.push(Event { subject: Entity::Policy(id.clone()), sessions, body });
-    Ok(())
+    draft.push(Event { subject: Entity::Policy(id.clone()), sessions, body })
 }
 
 /// What was there before counts only when the session is idle after it: a running turn ends later anyway.
@@ -182,7 +210,7 @@ fn base_for(session: &Session, covers: Covers, last_seq: u64) -> u64 {
 }
 
 /// What follows by itself: a watching policy whose members are finished is gated, one that can never be is blocked.
-pub(super) fn follow_up(draft: &mut Draft) {
+pub(super) fn follow_up(draft: &mut Draft) -> Result<(), Refusal> {
     let watching: Vec<Policy> =
         draft.state().policies.values().filter(|p| p.status == Status::Watching).cloned().collect();
     for policy in watching {
@@ -193,21 +221,28 @@ pub(super) fn follow_up(draft: &mut Draft) {
             .map(|s| draft.state().member(s, policy.spec.base))
             .collect();
         if members.iter().all(|m| *m == Member::Finished) {
-            emit(draft, &policy, GatingStarted { attempt: policy.attempt + 1 }.into());
+            emit(draft, &policy, GatingStarted { attempt: policy.attempt + 1 }.into())?;
         } else if members.contains(&Member::Gone) {
             let because = "the session exited without finishing its turn".to_owned();
-            fail(draft, &policy, Code::SessionFailed, Some(because));
+            fail(draft, &policy, Code::SessionFailed, because)?;
         }
     }
+    Ok(())
 }
 
-pub(super) fn fail(draft: &mut Draft, policy: &Policy, code: Code, because: Option<String>) {
+pub(super) fn fail(
+    draft: &mut Draft,
+    policy: &Policy,
+    code: Code,
+    because: String,
+) -> Result<(), Refusal> {
     let reason = code.as_str().to_owned();
     emit(
         draft,
         policy,
-        PolicyFailed { reason, because, results: None, voided: 0, noted_on: None }.into(),
-    );
+        PolicyFailed { reason, because: Some(because), results: None, voided: 0, noted_on: None }
+            .into(),
+    )
 }
 
 /// Decides what the end of a gate run leads to.
@@ -230,34 +265,28 @@ pub(super) fn gates_ended(
         RunEnd::Green => emit(draft, &policy, pass(results, Some(Outcome::Passed))),
         RunEnd::NoChange => emit(draft, &policy, pass(results, Some(Outcome::NoOp))),
         RunEnd::Ready(candidate) => {
-            emit(draft, &policy, pass(results, None));
-            let ack = policy.spec.commit.as_ref().is_none_or(|c| c.require_human_ack);
-            emit(draft, &policy, CommitReady { candidate, ack }.into());
+            emit(draft, &policy, pass(results, None))?;
+            let ack = policy.spec.commit.as_ref().is_none_or(CommitSpec::needs_ack);
+            emit(draft, &policy, CommitReady { candidate, ack }.into())
         }
         RunEnd::Red { code, because } | RunEnd::Broken { code, because } => {
             let reason = code.as_str().to_owned();
             let results = Some(results);
-            emit(
-                draft,
-                &policy,
-                PolicyFailed { reason, because, results, voided, noted_on }.into(),
-            );
+            emit(draft, &policy, PolicyFailed { reason, because, results, voided, noted_on }.into())
         }
     }
-    Ok(())
 }
 
 /// Decides that the branch holds the candidate.
 pub(super) fn branch_moved(draft: &mut Draft, id: &PolicyId) -> Result<(), Refusal> {
     let policy = load(draft, id)?;
-    match (policy.status, policy.candidate, &policy.spec.commit) {
-        (Status::Committing, Some(candidate), Some(commit)) => {
-            let body = Committed { commit: candidate.commit, branch: commit.branch.clone() };
-            emit(draft, &policy, body.into());
-            Ok(())
-        }
-        _ => Err(not_in(&policy, Status::Committing)),
-    }
+    let (Status::Committing, Some(candidate), Some(commit)) =
+        (policy.status, policy.candidate, &policy.spec.commit)
+    else {
+        return Err(not_in(&policy, Status::Committing));
+    };
+    let body = Committed { commit: candidate.commit, branch: commit.branch.clone() };
+    emit(draft, &policy, body.into())
 }
 
 /// Decides that the candidate can not land.
@@ -269,10 +298,7 @@ pub(super) fn landing_impossible(
 ) -> Result<(), Refusal> {
     let policy = load(draft, id)?;
     match policy.status {
-        Status::Committing | Status::AwaitingAck => {
-            fail(draft, &policy, code, Some(because));
-            Ok(())
-        }
+        Status::Committing | Status::AwaitingAck => fail(draft, &policy, code, because),
         Status::Watching | Status::Gating | Status::Done | Status::Blocked | Status::Cancelled => {
             Err(not_in(&policy, Status::Committing))
         }
@@ -288,8 +314,7 @@ pub(super) fn cancel(
     let policy = load(draft, id)?;
     match policy.status {
         Status::Watching | Status::Gating | Status::AwaitingAck => {
-            emit(draft, &policy, PolicyCancelled { because }.into());
-            Ok(())
+            emit(draft, &policy, PolicyCancelled { because }.into())
         }
         Status::Committing => {
             Err(refuse(Code::Committing, id, "it was approved and is being landed"))

@@ -9,7 +9,7 @@ use crate::{
     domain::{
         event::{
             Body, CommandDone, Entity, Event, InputAnswered, InputAwaited, Recorded, SessionExited,
-            TurnEnded, TurnStarted,
+            SessionStarted, TurnEnded, TurnStarted,
         },
         ids::{PolicyId, SessionId},
         input::Report,
@@ -29,10 +29,8 @@ pub(super) fn apply(
         Err(Illegal { kind: body.kind(), subject: id.to_string(), state: state.to_owned() })
     };
     let Some(before) = before else {
-        return match body {
-            Body::SessionStarted(_) => Ok(started(id, recorded, body)),
-            _ => illegal("unknown"),
-        };
+        let Body::SessionStarted(e) = body else { return illegal("unknown") };
+        return Ok(started(id, recorded, e));
     };
     if before.is_exited() {
         return illegal("exited");
@@ -43,12 +41,14 @@ pub(super) fn apply(
         Body::TurnStarted(e) if before.turn_state != Turn::Running && e.turn == before.turn + 1 => {
             session.turn = e.turn;
             session.turn_state = Turn::Running;
+            session.turn_began = recorded.seq;
             session.open_requests.clear();
         }
         Body::TurnEnded(e) if e.turn == before.turn && before.turn_state == Turn::Running => {
             end_turn(&mut session, e, recorded.seq);
         }
         Body::TurnEnded(e) if e.turn == before.turn + 1 && before.turn_state != Turn::Running => {
+            session.turn_began = 0;
             end_turn(&mut session, e, recorded.seq);
         }
         Body::InputAwaited(e) => add_requests(&mut session.open_requests, &e.requests),
@@ -59,7 +59,6 @@ pub(super) fn apply(
         Body::SessionExited(e) => {
             session.process = Process::Exited(e.exit.clone());
             session.exit_seq = recorded.seq;
-            session.open_requests.clear();
         }
         Body::CommandDone(_) => {}
         Body::TurnStarted(_) | Body::TurnEnded(_) => return illegal("in another turn"),
@@ -79,37 +78,33 @@ pub(super) fn apply(
     Ok(session)
 }
 
-fn started(id: &SessionId, recorded: &Recorded, body: &Body) -> Session {
-    let mut session = Session {
+fn started(id: &SessionId, recorded: &Recorded, event: &SessionStarted) -> Session {
+    let SessionStarted { label, worktree, cwd, base, own } = event.clone();
+    Session {
         session_id: id.clone(),
-        label: None,
-        worktree: String::new(),
-        cwd: String::new(),
-        base: None,
-        own: false,
+        label,
+        worktree,
+        cwd,
+        base,
+        own,
         process: Process::Unknown,
         exit_seq: 0,
         turn: 0,
         turn_state: Turn::None,
+        turn_began: 0,
+        turn_ended: 0,
         open_requests: vec![],
         policies: vec![],
         keys: vec![],
         since: recorded.at,
         last: recorded.seq,
-    };
-    if let Body::SessionStarted(e) = body {
-        session.label.clone_from(&e.label);
-        session.worktree.clone_from(&e.worktree);
-        session.cwd.clone_from(&e.cwd);
-        session.base = e.base;
-        session.own = e.own;
     }
-    session
 }
 
 fn end_turn(session: &mut Session, event: &TurnEnded, seq: u64) {
     session.turn = event.turn;
     session.turn_state = Turn::Ended { reason: event.reason, inferred: event.inferred, seq };
+    session.turn_ended = seq;
 }
 
 fn add_requests(open: &mut Vec<OpenRequest>, new: &[OpenRequest]) {
@@ -152,7 +147,7 @@ fn remember(session: &mut Session, body: &Body, seq: u64) {
 /// A policy of this session is over: forget it, and with it a session made for it alone.
 pub(super) fn release(session: &mut Session, policy: &PolicyId, recorded: &Recorded) {
     session.policies.retain(|p| p != policy);
-    if session.own && session.policies.is_empty() {
+    if session.own && session.policies.is_empty() && !session.is_exited() {
         session.process = Process::Exited(Exit::Unknown);
         session.exit_seq = recorded.seq;
     }
@@ -168,10 +163,9 @@ pub(super) fn report(
     let Some(session) = draft.state().sessions.get(id).cloned() else {
         return Err(refuse(Code::NoSuchSession, id, "no session has this id here"));
     };
-    if let Some(key) = &key {
-        if let Some(seen) = session.keys.iter().find(|k| k.key == *key) {
-            return Ok(Some(seen.seq));
-        }
+    let seen = session.keys.iter().find(|k| key.as_ref() == Some(&k.key));
+    if let Some(seen) = seen {
+        return Ok(Some(seen.seq));
     }
     if session.is_exited() {
         return Err(refuse(Code::Terminal, id, "the session has exited"));
@@ -180,32 +174,32 @@ pub(super) fn report(
         Report::TurnStart { turn } => return turn_start(draft, &session, turn, key),
         Report::TurnEnd { turn, reason } => return turn_end(draft, &session, turn, (reason, key)),
         Report::AwaitingInput { requests } => {
-            emit(draft, id, InputAwaited { requests, key }.into());
+            emit(draft, id, InputAwaited { requests, key }.into())?;
         }
         Report::InputAnswered { id: request } => {
             answered(&session, request.as_deref())?;
-            emit(draft, id, InputAnswered { id: request, key }.into());
+            emit(draft, id, InputAnswered { id: request, key }.into())?;
         }
         Report::Exited { exit } => {
             if session.turn_state == Turn::Running {
-                infer_end(draft, &session);
+                infer_end(draft, &session)?;
             }
-            emit(draft, id, SessionExited { exit, key }.into());
+            emit(draft, id, SessionExited { exit, key }.into())?;
         }
         Report::CommandDone { argv, code } => {
-            emit(draft, id, CommandDone { argv, code, key }.into());
+            emit(draft, id, CommandDone { argv, code, key }.into())?;
         }
     }
     Ok(None)
 }
 
-fn emit(draft: &mut Draft, id: &SessionId, body: Body) {
-    draft.push(Event { subject: Entity::Session(id.clone()), sessions: vec![id.clone()], body });
+fn emit(draft: &mut Draft, id: &SessionId, body: Body) -> Result<(), Refusal> {
+    draft.push(Event { subject: Entity::Session(id.clone()), sessions: vec![id.clone()], body })
 }
 
-fn infer_end(draft: &mut Draft, session: &Session) {
+fn infer_end(draft: &mut Draft, session: &Session) -> Result<(), Refusal> {
     let (turn, reason) = (session.turn, EndReason::Unknown);
-    emit(draft, &session.session_id, TurnEnded { turn, reason, inferred: true, key: None }.into());
+    emit(draft, &session.session_id, TurnEnded { turn, reason, inferred: true, key: None }.into())
 }
 
 fn answered(session: &Session, request: Option<&str>) -> Result<(), Refusal> {
@@ -229,14 +223,16 @@ fn turn_start(
     let id = &session.session_id;
     if let Some(asked) = turn {
         if asked == session.turn && session.turn > 0 {
-            return Ok(Some(session.last));
+            let only_its_end_was_told = session.turn_began == 0;
+            let seq = if only_its_end_was_told { session.turn_ended } else { session.turn_began };
+            return Ok(Some(seq));
         }
         check_turn(session, asked, session.turn + 1)?;
     }
     if session.turn_state == Turn::Running {
-        infer_end(draft, session);
+        infer_end(draft, session)?;
     }
-    emit(draft, id, TurnStarted { turn: session.turn + 1, key }.into());
+    emit(draft, id, TurnStarted { turn: session.turn + 1, key }.into())?;
     Ok(None)
 }
 
@@ -251,15 +247,13 @@ fn turn_end(
         Turn::None | Turn::Ended { .. } => session.turn + 1,
     };
     if let Some(asked) = turn {
-        if let Turn::Ended { seq, .. } = session.turn_state {
-            if asked == session.turn {
-                return Ok(Some(seq));
-            }
+        if asked == open - 1 && session.turn_ended > 0 {
+            return Ok(Some(session.turn_ended));
         }
         check_turn(session, asked, open)?;
     }
     let ended = TurnEnded { turn: open, reason, inferred: false, key };
-    emit(draft, &session.session_id, ended.into());
+    emit(draft, &session.session_id, ended.into())?;
     Ok(None)
 }
 

@@ -9,12 +9,14 @@ use super::{
     repo_id::{RepoIdError, load_repo_id, real_objects},
     settings::{KnownPath, RepoSettings, SettingsError, user_scope},
 };
-use crate::{code::Code, domain::oid::Oid, sys::env::Env, wire::signed_line::hex};
+use crate::{
+    code::Code,
+    domain::{oid::Oid, path::RULE_PATHS},
+    sys::env::Env,
+    wire::signed_line::hex,
+};
 use gix::bstr::{BString, ByteSlice};
 use sha2::{Digest, Sha256};
-
-/// Rule files: this directory and this file at the top of the tree.
-const RULE_PATHS: [&str; 2] = [".agentproto", "agentproto.json"];
 
 /// There is no trusted ref, or it cannot be read.
 #[derive(Debug, thiserror::Error)]
