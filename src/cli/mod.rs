@@ -1,9 +1,98 @@
-//! (being written)
+//! The front door: words typed at a terminal in, answers and exit codes out.
+//!
+//! Contract: thin. What was typed is parsed here and translated once into what it means; every decision is
+//! taken below. Results go to stdout, everything else to stderr; with `--json` stdout holds nothing but JSON
+//! and an error is one object on stderr. Nothing here panics, prompts without a terminal, or keeps state.
+//!
+//! One file a command group, each with `…Args` (as typed) and `run(&Cx, …Args) -> Result<u8, CliError>`, the
+//! number being the exit code. [`cx`] holds streams and environment, [`error`] the one shape of an error,
+//! [`text`] what is safe to show, [`args`] what typed words mean.
 
-/// Entry point.
-pub fn run() -> std::process::ExitCode {
-    if std::env::args_os().nth(1).is_some_and(|a| a == crate::runtime::runner::COMMAND) {
-        return crate::runtime::runner::runner_main();
+mod args;
+mod cx;
+mod error;
+mod help;
+mod text;
+
+use crate::{code::exit, runtime::runner, sys::env::Env};
+use clap::{Parser, Subcommand, error::ErrorKind};
+use cx::Cx;
+use error::CliError;
+use std::{ffi::OsString, path::PathBuf, process::ExitCode};
+
+/// Gates, asks for approval and commits the work of coding agents, inside the repository.
+#[derive(Parser)]
+#[command(
+    name = "git agentproto",
+    bin_name = "git agentproto",
+    version,
+    disable_help_subcommand = true,
+    subcommand_required = true,
+    max_term_width = 100
+)]
+struct Cli {
+    /// Run as if started in DIR
+    #[arg(short = 'C', value_name = "DIR", global = true)]
+    dir: Option<PathBuf>,
+    /// Answer with one JSON object on stdout; errors are one on stderr
+    #[arg(long, global = true)]
+    json: bool,
+    #[command(subcommand)]
+    command: Command,
+}
+
+/// Every command, in the order of the help.
+#[derive(Subcommand)]
+enum Command {
+    /// Explain a command, a code, or `exit-codes`
+    Help(help::HelpArgs),
+}
+
+/// Runs the program on the arguments and the environment of the process.
+#[must_use]
+pub fn run() -> ExitCode {
+    let words: Vec<OsString> = std::env::args_os().collect();
+    // Before anything else: a runner becomes the parent of a process tree while it has one thread.
+    if words.get(1).is_some_and(|word| word == runner::COMMAND) {
+        return runner::runner_main();
     }
-    std::process::ExitCode::SUCCESS
+    let json = asks_for_json(&words);
+    let done = read_env().and_then(|env| run_words(words, &env));
+    ExitCode::from(done.unwrap_or_else(|error| error.report(json)))
+}
+
+fn read_env() -> Result<Env, CliError> {
+    Env::read().map_err(|e| {
+        CliError::new(
+            crate::code::Code::NotARepository,
+            format!("the current directory cannot be told: {e}"),
+        )
+    })
+}
+
+/// True when `--json` is among the words before `--`, whatever else is wrong with them.
+fn asks_for_json(words: &[OsString]) -> bool {
+    words.iter().take_while(|w| *w != "--").any(|w| w == "--json")
+}
+
+fn run_words(words: Vec<OsString>, env: &Env) -> Result<u8, CliError> {
+    let cli = match Cli::try_parse_from(words) {
+        Ok(cli) => cli,
+        Err(e) if matches!(e.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion) => {
+            Cx::new(env.clone(), false).out(&e.render().to_string())?;
+            return Ok(exit::DONE);
+        }
+        Err(e) => return Err(CliError::usage(&e)),
+    };
+    let env = match &cli.dir {
+        Some(dir) => cx::moved_to(env, dir)?,
+        None => env.clone(),
+    };
+    dispatch(&Cx::new(env, cli.json), cli.command)
+}
+
+fn dispatch(cx: &Cx, command: Command) -> Result<u8, CliError> {
+    match command {
+        Command::Help(args) => help::run(cx, args),
+    }
 }

@@ -1,0 +1,107 @@
+//! From what was typed to what it means: durations, cursors, commands in one word.
+//!
+//! The argument parser only splits words; their meaning is worked out here, so that each refusal carries its
+//! own code instead of the parser's.
+
+use super::error::CliError;
+use crate::{
+    code::Code,
+    domain::{
+        cursor::Since,
+        time::{BadDuration, Timestamp, parse_duration_ms},
+    },
+};
+
+/// A typed duration in milliseconds; `flag` is where it was typed.
+pub(super) fn duration_ms(flag: &str, text: &str) -> Result<u64, CliError> {
+    parse_duration_ms(text).map_err(|why| {
+        let code = match why {
+            BadDuration::Syntax(_) => Code::BadTime,
+            BadDuration::Ambiguous(_) => Code::AmbiguousDuration,
+        };
+        CliError::new(code, format!("{flag}: {why}")).about(flag)
+    })
+}
+
+/// A typed position in the journal: `tip`, a number, a journal commit, `<writer>@<number>`, an RFC 3339 time
+/// or a duration ago.
+pub(super) fn since(text: &str, now: Timestamp) -> Result<Since, CliError> {
+    if text == "tip" {
+        return Ok(Since::Tip);
+    }
+    // A commit id may be all digits, so its length decides first.
+    if let Ok(id) = text.parse() {
+        return Ok(Since::Commit(id));
+    }
+    if let Ok(seq) = text.parse() {
+        return Ok(Since::Seq(seq));
+    }
+    if let Some((writer, seq)) = text.split_once('@') {
+        if let (Ok(writer), Ok(seq)) = (writer.parse(), seq.parse()) {
+            return Ok(Since::WriterSeq(writer, seq));
+        }
+    }
+    if let Ok(at) = text.parse() {
+        return Ok(Since::Time(at));
+    }
+    if let Ok(ago_ms) = parse_duration_ms(text) {
+        let ago_ms = i64::try_from(ago_ms).unwrap_or(i64::MAX);
+        return Ok(Since::Time(now.plus_ms(-ago_ms)));
+    }
+    let message = format!("--since: neither a cursor, a number nor a time: '{text}'");
+    Err(CliError::new(Code::BadTime, message).about("--since"))
+}
+
+/// A command written as one word, split as a shell would but run by none.
+pub(super) fn command_words(flag: &str, text: &str) -> Result<Vec<String>, CliError> {
+    let bad = |why: String| {
+        CliError::new(Code::Usage, format!("{flag} '{text}': {why}"))
+            .about(flag)
+            .with_hint("quote it as a shell would, or write the command after --")
+    };
+    match shell_words::split(text) {
+        Ok(words) if words.is_empty() => Err(bad("no command".into())),
+        Ok(words) => Ok(words),
+        Err(e) => Err(bad(e.to_string())),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn durations_are_refused_by_their_own_code() {
+        assert_eq!(duration_ms("--timeout", "2h"), Ok(7_200_000));
+        for (text, code) in
+            [("30", Code::AmbiguousDuration), ("soon", Code::BadTime), ("", Code::BadTime)]
+        {
+            assert_eq!(duration_ms("--timeout", text).unwrap_err().code, code, "{text}");
+        }
+    }
+
+    #[test]
+    fn positions_are_told_apart() {
+        let now = Timestamp::from_ms(1_700_000_000_000);
+        let id = "1".repeat(40);
+        for (text, want) in [
+            ("tip", Since::Tip),
+            ("17", Since::Seq(17)),
+            (&id, Since::Commit(id.parse().unwrap())),
+            ("abcdefghij12@3", Since::WriterSeq("abcdefghij12".parse().unwrap(), 3)),
+            ("2023-11-14T22:13:20Z", Since::Time(now)),
+            ("30s", Since::Time(now.plus_ms(-30_000))),
+        ] {
+            assert_eq!(since(text, now), Ok(want), "{text}");
+        }
+        assert_eq!(since("yesterday", now).unwrap_err().code, Code::BadTime);
+    }
+
+    #[test]
+    fn a_gate_in_one_word_is_split_without_a_shell() {
+        assert_eq!(command_words("--gate", "ls 'a b' $HOME;").unwrap(), ["ls", "a b", "$HOME;"]);
+        for text in ["", "  ", "ls 'a"] {
+            assert_eq!(command_words("--gate", text).unwrap_err().code, Code::Usage, "{text:?}");
+        }
+    }
+}

@@ -1,0 +1,142 @@
+//! What every command is given: the environment, the streams, and whether people or programs read.
+
+use super::{
+    error::CliError,
+    text::{self, Paint, shown},
+};
+use crate::{code::Code, ledger::Ledger, sys::env::Env};
+use serde_json::Value;
+use std::{
+    io::{self, BufRead as _, IsTerminal as _, Write as _},
+    path::Path,
+};
+
+/// Who records what a command of this program does (decisions 12).
+const ACTOR: &str = "cli";
+
+/// The surroundings of one command.
+pub(super) struct Cx {
+    /// Environment and current directory.
+    pub(super) env: Env,
+    /// Programs read the answer.
+    pub(super) json: bool,
+    /// Colours for stdout; none in a pipe.
+    pub(super) paint: Paint,
+    /// Columns of the terminal that stdout is; none in a pipe, where nothing is cut.
+    pub(super) columns: Option<usize>,
+}
+
+impl Cx {
+    pub(super) fn new(env: Env, json: bool) -> Self {
+        let terminal = io::stdout().is_terminal() && !json;
+        let plain = env.get("NO_COLOR").is_some_and(|v| !v.is_empty())
+            || env.text("TERM").is_none_or(|t| t == "dumb");
+        let paint = Paint { on: terminal && !plain };
+        let columns = terminal.then(|| text::columns(&env));
+        Self { env, json, paint, columns }
+    }
+
+    /// Opens the repository of the current directory.
+    pub(super) fn ledger(&self) -> Result<Ledger, CliError> {
+        Ok(Ledger::open(&self.env, ACTOR)?)
+    }
+
+    /// Writes text to stdout as it is, all of it or an error.
+    pub(super) fn out(&self, text: &str) -> Result<(), CliError> {
+        let mut stdout = io::stdout().lock();
+        let written = stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush());
+        written.map_err(|e| CliError::output(&e))
+    }
+
+    /// Writes one JSON value as one line to stdout.
+    pub(super) fn line(&self, value: &Value) -> Result<(), CliError> {
+        self.out(&format!("{value}\n"))
+    }
+
+    /// Answers: the object for programs, the text for people.
+    pub(super) fn answer(&self, value: &Value, text: &str) -> Result<(), CliError> {
+        if self.json { self.line(value) } else { self.out(text) }
+    }
+
+    /// Narrates one line on stderr, for people only.
+    pub(super) fn note(&self, line: &str) {
+        if !self.json {
+            // Narration nobody can read is not worth a failure.
+            let _ = writeln!(io::stderr().lock(), "{}", shown(line));
+        }
+    }
+
+    /// True when a person sits in front of it: questions can be asked and answered.
+    pub(super) fn is_interactive(&self) -> bool {
+        !self.json && io::stdin().is_terminal() && io::stderr().is_terminal()
+    }
+
+    /// Asks a question on the terminal; anything but a clear yes is no.
+    pub(super) fn confirm(&self, question: &str) -> Result<bool, CliError> {
+        let asked = write!(io::stderr().lock(), "{} [y/N] ", shown(question));
+        asked.map_err(|e| CliError::output(&e))?;
+        let mut line = String::new();
+        let read = io::stdin().lock().read_line(&mut line);
+        read.map_err(|e| CliError::new(Code::Io, format!("cannot read the answer: {e}")))?;
+        Ok(matches!(line.trim(), "y" | "Y" | "yes" | "Yes" | "YES"))
+    }
+
+    /// The session this command runs inside of, by the only test of this version (decisions 6).
+    pub(super) fn inside_session(&self) -> Option<&str> {
+        // Set but unreadable or empty counts as inside: the rule is never loosened by an odd value.
+        self.env.get("AGENTPROTO_SESSION_ID").map(|id| id.to_str().unwrap_or(""))
+    }
+
+    /// Refuses what only a person may do when called from inside a session.
+    pub(super) fn require_person(&self, code: Code, what: &str) -> Result<(), CliError> {
+        match self.inside_session() {
+            None => Ok(()),
+            Some(session) => {
+                let message = format!("{what} is for a person, outside the session");
+                Err(CliError::new(code, message).about(session))
+            }
+        }
+    }
+}
+
+/// The environment seen from another directory, which has to be one.
+pub(super) fn moved_to(env: &Env, dir: &Path) -> Result<Env, CliError> {
+    let target = env.cwd().join(dir);
+    let why = match std::fs::metadata(&target) {
+        Ok(found) if found.is_dir() => return Ok(env.at(target)),
+        Ok(_) => "it is no directory".to_owned(),
+        Err(e) => e.to_string(),
+    };
+    let message = format!("cannot change to '{}': {why}", dir.display());
+    Err(CliError::new(Code::NotARepository, message).with_hint("name a directory after -C"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::ffi::OsString;
+
+    fn cx(vars: &[(&str, &str)]) -> Cx {
+        let vars = vars.iter().map(|(k, v)| (OsString::from(k), OsString::from(v)));
+        Cx::new(Env::fixed("/".into(), vars), true)
+    }
+
+    #[test]
+    fn a_session_id_however_odd_makes_it_no_person() {
+        for value in ["ses_01arz3ndektsv4rrffq69g5fav", "", "x"] {
+            let inside = cx(&[("AGENTPROTO_SESSION_ID", value)]);
+            let refused = inside.require_person(Code::PersonOnly, "trust").unwrap_err();
+            assert_eq!(refused.code, Code::PersonOnly);
+        }
+        assert_eq!(cx(&[]).require_person(Code::PersonOnly, "trust"), Ok(()));
+    }
+
+    #[test]
+    fn a_directory_to_run_in_has_to_be_one() {
+        let dir = tempfile::tempdir().unwrap();
+        let env = Env::fixed(dir.path().to_owned(), []);
+        assert_eq!(moved_to(&env, Path::new(".")).unwrap().cwd(), dir.path().join("."));
+        let missing = moved_to(&env, Path::new("gone")).unwrap_err();
+        assert_eq!(missing.code.exit(), 128);
+    }
+}

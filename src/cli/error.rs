@@ -1,0 +1,228 @@
+//! The one shape of an error at the edge: code, message, hint, and how it is reported.
+//!
+//! Contract: as text one or two lines a problem on stderr; with `--json` one object on stderr and nothing on
+//! stdout. The exit code is that of the first problem. A closed pipe is no error: nobody is left to tell.
+
+use super::text::shown;
+use crate::{
+    code::Code,
+    ledger::{LedgerError, Problem},
+    runtime::live::LiveError,
+};
+use serde_json::{Value, json};
+use std::io::{self, Write as _};
+
+/// How git's own commands end when their reader goes away: 128 + SIGPIPE.
+const CLOSED_PIPE_EXIT: u8 = 141;
+
+/// Why a command did not do what was asked.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct CliError {
+    /// The stable code.
+    pub(super) code: Code,
+    /// What is wrong, as a fragment.
+    pub(super) message: String,
+    /// What to do next.
+    pub(super) hint: String,
+    /// The thing it concerns.
+    pub(super) subject: Option<String>,
+    /// Every problem, when there are several.
+    pub(super) details: Vec<Problem>,
+    closed_pipe: bool,
+}
+
+impl CliError {
+    /// An error with the hint of its code.
+    pub(super) fn new(code: Code, message: impl Into<String>) -> Self {
+        Self {
+            code,
+            message: message.into(),
+            hint: code.hint().to_owned(),
+            subject: None,
+            details: vec![],
+            closed_pipe: false,
+        }
+    }
+
+    /// The same with a better hint.
+    pub(super) fn with_hint(mut self, hint: impl Into<String>) -> Self {
+        self.hint = hint.into();
+        self
+    }
+
+    /// The same with the thing it concerns.
+    pub(super) fn about(mut self, subject: impl Into<String>) -> Self {
+        self.subject = Some(subject.into());
+        self
+    }
+
+    /// What the argument parser found: its first line, and its tip as the hint.
+    pub(super) fn usage(error: &clap::Error) -> Self {
+        let rendered = error.render().to_string();
+        let mut lines = rendered.lines().map(str::trim).filter(|line| !line.is_empty());
+        let first = lines.next().unwrap_or("the arguments cannot be understood");
+        let message = first.strip_prefix("error: ").unwrap_or(first).trim_end_matches(':');
+        let rest: Vec<&str> = lines.collect();
+        // What is missing or possible stands on the lines up to the usage.
+        let listed = rest.iter().take_while(|l| !l.starts_with("Usage") && !l.starts_with("tip:"));
+        let listed: Vec<&str> = listed.copied().collect();
+        let message = if listed.is_empty() {
+            message.to_owned()
+        } else {
+            format!("{message}: {}", listed.join(" "))
+        };
+        let made = Self::new(Code::Usage, message);
+        match rest.iter().find_map(|l| l.strip_prefix("tip: ")) {
+            Some(tip) => made.with_hint(tip),
+            None => match rest.iter().find_map(|l| l.strip_prefix("Usage: ")) {
+                Some(usage) => made.with_hint(format!("usage: {usage}")),
+                None => made,
+            },
+        }
+    }
+
+    /// Standard output could not be written.
+    pub(super) fn output(error: &io::Error) -> Self {
+        let closed_pipe = error.kind() == io::ErrorKind::BrokenPipe;
+        Self { closed_pipe, ..Self::new(Code::Io, format!("cannot write the answer: {error}")) }
+    }
+
+    /// Says it on stderr and gives the exit code.
+    pub(super) fn report(&self, json: bool) -> u8 {
+        if self.closed_pipe {
+            return CLOSED_PIPE_EXIT;
+        }
+        let text = if json { format!("{}\n", self.to_json()) } else { self.to_text() };
+        // When stderr is gone as well, the exit code is all that is left to say it with.
+        let _ = io::stderr().lock().write_all(text.as_bytes());
+        self.code.exit()
+    }
+
+    /// The lines for people.
+    pub(super) fn to_text(&self) -> String {
+        if self.details.len() < 2 {
+            return problem_lines(&self.message, self.code, &self.hint);
+        }
+        let mut text = String::new();
+        for problem in &self.details {
+            let why = format!("{}: {}", problem.field, problem.why);
+            text.push_str(&problem_lines(&why, problem.code, hint_of(problem)));
+        }
+        text
+    }
+
+    /// The object for programs.
+    pub(super) fn to_json(&self) -> Value {
+        let mut error = json!({
+            "code": self.code.as_str(),
+            "message": self.message,
+            "hint": self.hint,
+        });
+        if let Some(subject) = &self.subject {
+            error["subject"] = subject.as_str().into();
+        }
+        if self.details.len() > 1 {
+            error["details"] = self.details.iter().map(detail).collect();
+        }
+        json!({ "schema": "agentproto/error/1", "error": error })
+    }
+}
+
+fn problem_lines(message: &str, code: Code, hint: &str) -> String {
+    format!("error: {} [{code}]\nhint: {}\n", shown(message), shown(hint))
+}
+
+fn hint_of(problem: &Problem) -> &str {
+    problem.hint.as_deref().unwrap_or_else(|| problem.code.hint())
+}
+
+fn detail(problem: &Problem) -> Value {
+    json!({
+        "code": problem.code.as_str(),
+        "field": problem.field,
+        "message": problem.why,
+        "hint": hint_of(problem),
+    })
+}
+
+impl From<LedgerError> for CliError {
+    fn from(error: LedgerError) -> Self {
+        let made = Self::new(error.code(), error.to_string());
+        match error {
+            LedgerError::Refused(refusal) => made.about(refusal.subject),
+            LedgerError::Problems(details) => match details.first().cloned() {
+                Some(first) => Self {
+                    message: format!("{}: {}", first.field, first.why),
+                    hint: hint_of(&first).to_owned(),
+                    subject: Some(first.field),
+                    details,
+                    ..made
+                },
+                None => made,
+            },
+            LedgerError::Open(_)
+            | LedgerError::Store(_)
+            | LedgerError::Trust(_)
+            | LedgerError::Worktree(_)
+            | LedgerError::Illegal(_)
+            | LedgerError::Message { .. }
+            | LedgerError::Unwritable(_)
+            | LedgerError::Document { .. }
+            | LedgerError::Corrupt(_) => made,
+        }
+    }
+}
+
+macro_rules! from_coded {
+    ($($error:ty),*) => {$(
+        impl From<$error> for CliError {
+            fn from(error: $error) -> Self {
+                Self::new(error.code(), error.to_string())
+            }
+        }
+    )*};
+}
+
+from_coded!(LiveError);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn problem(code: Code, field: &str) -> Problem {
+        Problem { code, field: field.into(), why: "it does not do".into(), hint: None }
+    }
+
+    #[test]
+    fn a_single_error_is_two_lines_and_hides_no_escape() {
+        let error = CliError::new(Code::NoSuchPolicy, "a\u{1b}[31mb").with_hint("look\nagain");
+        assert_eq!(error.to_text(), "error: a\\x1b[31mb [no-such-policy]\nhint: look\\nagain\n");
+    }
+
+    #[test]
+    fn several_problems_are_all_told_and_the_first_gives_the_code() {
+        let all = vec![problem(Code::NoPaths, "--path"), problem(Code::GateRequired, "gates")];
+        let error = CliError::from(LedgerError::Problems(all));
+        assert_eq!(error.code.exit(), 129);
+        assert_eq!(
+            error.to_text(),
+            "error: --path: it does not do [no-paths]\n\
+             hint: name the files to commit with --path\n\
+             error: gates: it does not do [gate-required]\n\
+             hint: name a gate after --, or say --ungated\n"
+        );
+        let told = error.to_json();
+        assert_eq!(told["schema"], "agentproto/error/1");
+        assert_eq!(told["error"]["code"], "no-paths");
+        assert_eq!(told["error"]["details"][1]["code"], "gate-required");
+    }
+
+    #[test]
+    fn a_closed_pipe_is_not_told() {
+        let broken = CliError::output(&io::Error::from(io::ErrorKind::BrokenPipe));
+        assert_eq!(broken.report(false), 141);
+        let full = CliError::output(&io::Error::from(io::ErrorKind::StorageFull));
+        assert_eq!(full.code, Code::Io);
+        assert_ne!(full.report(false), 141);
+    }
+}

@@ -1,0 +1,208 @@
+//! What is safe and fits to show: escaping, colours, widths, tables.
+//!
+//! Contract: everything that an agent, a gate or a file name can bring goes through [`shown`] or [`block`]
+//! before it reaches a terminal; what comes out holds no control character, no escape and no mark that
+//! reorders or hides text. The rejected alternative, dropping such characters, would show two different
+//! names alike.
+
+use crate::{domain::time::Timestamp, sys::env::Env};
+use std::{fmt::Write as _, io};
+
+/// Columns assumed when nobody says.
+const COLUMNS: usize = 80;
+/// No table is made narrower.
+const MIN_COLUMNS: usize = 40;
+
+/// Text on one line with everything escaped that could hide, reorder or command.
+pub(super) fn shown(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for c in text.chars() {
+        push(&mut out, c);
+    }
+    out
+}
+
+fn push(out: &mut String, c: char) {
+    match c {
+        '\n' => out.push_str("\\n"),
+        '\r' => out.push_str("\\r"),
+        '\t' => out.push_str("\\t"),
+        // A String never refuses to be written to.
+        c if c.is_ascii_control() => drop(write!(out, "\\x{:02x}", u32::from(c))),
+        c if hides(c) => drop(write!(out, "\\u{{{:x}}}", u32::from(c))),
+        c => out.push(c),
+    }
+}
+
+/// C1 controls, bidi marks and overrides, zero-width and line separators, tags, variation selectors.
+fn hides(c: char) -> bool {
+    c.is_control()
+        || matches!(c,
+            '\u{ad}' | '\u{34f}' | '\u{61c}' | '\u{180e}' | '\u{200b}'..='\u{200f}'
+            | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{fe00}'..='\u{fe0f}' | '\u{feff}'
+            | '\u{fff9}'..='\u{fffb}' | '\u{e0000}'..='\u{e0fff}')
+}
+
+/// Several lines, each escaped and set in by `indent`; a tab becomes spaces, it cannot hide anything.
+pub(super) fn block(text: &str, indent: &str) -> String {
+    let mut out = String::new();
+    for line in text.trim_end_matches('\n').split('\n') {
+        let line = shown(&line.trim_end_matches('\r').replace('\t', "    "));
+        out.push_str(format!("{indent}{line}").trim_end());
+        out.push('\n');
+    }
+    out
+}
+
+/// Columns of the terminal.
+pub(super) fn columns(env: &Env) -> usize {
+    let asked = env.text("COLUMNS").and_then(|c| c.parse().ok());
+    let known = || rustix::termios::tcgetwinsize(io::stdout()).ok().map(|s| usize::from(s.ws_col));
+    asked.or_else(known).filter(|c| *c > 0).unwrap_or(COLUMNS).max(MIN_COLUMNS)
+}
+
+/// Cuts text to `width` characters, the last being `…` when something is missing.
+pub(super) fn cut(text: &str, width: usize) -> String {
+    if text.chars().count() <= width {
+        return text.to_owned();
+    }
+    let mut kept: String = text.chars().take(width.saturating_sub(1)).collect();
+    kept.push('…');
+    kept
+}
+
+/// Rows in columns two spaces apart; the last column is cut when the terminal is too narrow, the others
+/// before it only when that is not enough. Cells are escaped here.
+pub(super) fn table(rows: &[Vec<String>], indent: &str, columns: Option<usize>) -> String {
+    let cells: Vec<Vec<String>> =
+        rows.iter().map(|row| row.iter().map(|cell| shown(cell)).collect()).collect();
+    let count = cells.iter().map(Vec::len).max().unwrap_or(0);
+    let width_of = |i: usize| {
+        cells.iter().filter_map(|row| row.get(i)).map(|c: &String| c.chars().count()).max()
+    };
+    let mut widths: Vec<usize> = (0..count).map(|i| width_of(i).unwrap_or(0)).collect();
+    if let Some(columns) = columns {
+        fit(&mut widths, columns.saturating_sub(indent.chars().count()));
+    }
+    let mut out = String::new();
+    for row in &cells {
+        let mut line = indent.to_owned();
+        for (cell, width) in row.iter().zip(&widths) {
+            let cell = cut(cell, *width);
+            let pad = width - cell.chars().count();
+            line.push_str(&cell);
+            line.push_str(&" ".repeat(pad + 2));
+        }
+        out.push_str(line.trim_end());
+        out.push('\n');
+    }
+    out
+}
+
+/// Narrowest that a column is cut to.
+const MIN_CELL: usize = 8;
+
+fn fit(widths: &mut [usize], room: usize) {
+    for i in (0..widths.len()).rev() {
+        let total = widths.iter().sum::<usize>() + 2 * widths.len().saturating_sub(1);
+        let over = total.saturating_sub(room);
+        widths[i] = widths[i].saturating_sub(over).max(MIN_CELL.min(widths[i]));
+    }
+}
+
+/// How long ago, in the largest unit that is not zero.
+pub(super) fn ago(at: Timestamp, now: Timestamp) -> String {
+    let seconds = now.seconds().saturating_sub(at.seconds()).max(0);
+    match seconds {
+        0..60 => format!("{seconds} s ago"),
+        60..3600 => format!("{} min ago", seconds / 60),
+        3600..86_400 => format!("{} h ago", seconds / 3600),
+        _ => format!("{} d ago", seconds / 86_400),
+    }
+}
+
+/// A duration for people.
+pub(super) fn duration(ms: u64) -> String {
+    match ms {
+        0..1000 => format!("{ms} ms"),
+        1000..60_000 => format!("{}.{} s", ms / 1000, ms % 1000 / 100),
+        _ => format!("{} min {} s", ms / 60_000, ms % 60_000 / 1000),
+    }
+}
+
+/// Colours, or none.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Paint {
+    /// Off in a pipe, in JSON and when the user says so.
+    pub(super) on: bool,
+}
+
+impl Paint {
+    /// Headings.
+    pub(super) fn bold(self, text: &str) -> String {
+        self.with(anstyle::Style::new().bold(), text)
+    }
+
+    /// What a person must look at.
+    pub(super) fn warn(self, text: &str) -> String {
+        self.with(anstyle::AnsiColor::Yellow.on_default().bold(), text)
+    }
+
+    fn with(self, style: anstyle::Style, text: &str) -> String {
+        if self.on { format!("{style}{text}{style:#}") } else { text.to_owned() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_that_hides_or_commands_is_shown() {
+        for (text, want) in [
+            ("plain Ünïcode 日本", "plain Ünïcode 日本"),
+            ("\u{1b}[31mred\u{7f}", "\\x1b[31mred\\x7f"),
+            ("a\r\n\tb\0", "a\\r\\n\\tb\\x00"),
+            ("evil\u{202e}txt.exe", "evil\\u{202e}txt.exe"),
+            ("\u{2066}x\u{200b}y\u{9b}", "\\u{2066}x\\u{200b}y\\u{9b}"),
+            ("tag\u{e0041}", "tag\\u{e0041}"),
+        ] {
+            assert_eq!(shown(text), want);
+        }
+    }
+
+    #[test]
+    fn blocks_keep_their_lines_and_lose_their_escapes() {
+        assert_eq!(block("a\tb\r\n\n\u{1b}c\n\n", "  "), "  a    b\n\n  \\x1bc\n");
+    }
+
+    #[test]
+    fn tables_fit_sixty_columns_from_the_right() {
+        let row = |cells: &[&str]| cells.iter().map(|c| (*c).to_owned()).collect::<Vec<_>>();
+        let rows = [
+            row(&["pol_01arz3ndektsv4rrffq69g5fav", "awaiting-ack", &"long message ".repeat(9)]),
+            row(&["x", "done", "short"]),
+        ];
+        assert_eq!(
+            table(&rows, "  ", Some(60)),
+            "  pol_01arz3ndektsv4rrffq69g5fav  awaiting-ack  long messag…\n\
+             \u{20}\u{20}x                               done          short\n"
+        );
+        assert!(table(&rows, "", Some(30)).lines().all(|l| l.chars().count() <= 30));
+        assert!(table(&rows, "", None).contains("message long message"));
+    }
+
+    #[test]
+    fn times_are_told_in_their_largest_unit() {
+        let at = Timestamp::from_ms(0);
+        for (seconds, want) in
+            [(-5, "0 s ago"), (59, "59 s ago"), (3599, "59 min ago"), (86_400, "1 d ago")]
+        {
+            assert_eq!(ago(at, Timestamp::from_ms(seconds * 1000)), want);
+        }
+        assert_eq!(
+            [duration(999), duration(1250), duration(61_000)],
+            ["999 ms", "1.2 s", "1 min 1 s"]
+        );
+    }
+}
