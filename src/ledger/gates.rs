@@ -1,169 +1,242 @@
-//! What a gate may run and where, judged at attach and again right before each run.
+//! What a gate may run and where: the rules asked at attach and again right before each run.
+//!
+//! Contract: default deny. The allowlist comes from the trusted ref and from what only the person writes;
+//! programs are looked up on the fixed `PATH`, never on the caller's (decisions 1 to 3). Directories are judged
+//! by where they really are, every link resolved.
 
-use super::{Ledger, LedgerError, error::Problem};
+use super::{Ledger, LedgerError, Problem};
 use crate::{
     code::Code,
-    domain::gate::GateDef,
+    domain::{gate::GateDef, ids::PolicyId},
     store::{
         Worktree,
-        allowlist::{Allowlist, Denied, LoadError, Place},
-        git::Git,
-        program::FixedPath,
-        settings,
-        trusted::Trust,
+        allowlist::{Allowlist, Denied, Place},
+        git::{Git, GitError},
+        program::{FixedPath, ProgramError},
+        settings::{SettingsError, protected},
+        trusted::{Trust, TrustedError},
     },
-    sys::digest,
+    sys::{
+        digest,
+        files::{self, Durable, FileError},
+    },
 };
 use std::{
-    ffi::{OsStr, OsString},
+    ffi::OsStr,
     os::unix::ffi::{OsStrExt, OsStringExt},
-    path::PathBuf,
+    path::{Path, PathBuf},
 };
 
-/// The programs of a list of gates as they may run now.
-#[derive(Clone, Debug)]
-pub struct GatePrograms {
-    /// Program file and its SHA-256, one for each gate.
-    pub programs: Vec<(PathBuf, String)>,
-    /// The fixed `PATH` they run with.
-    pub path: String,
+/// The key of the fixed `PATH`.
+pub(super) const PATH_KEY: &str = "agentproto.path";
+
+/// The rules of a repository about programs, as they are now.
+pub(super) struct GateRules {
+    allowlist: Allowlist,
+    path: FixedPath,
+    trusted_ref: String,
+    user_file: PathBuf,
+    settings_file: PathBuf,
+    callers_path: Option<std::ffi::OsString>,
+}
+
+impl GateRules {
+    /// The file that a command starts in `worktree` and the SHA-256 of it.
+    pub(super) fn find(
+        &self,
+        argv: &[String],
+        worktree: &Worktree,
+        field: &str,
+    ) -> Result<(PathBuf, String), Problem> {
+        let place = Place { trusted_ref: &self.trusted_ref, user_file: &self.user_file };
+        let allowed = self.allowlist.check(argv, &worktree.top, &self.path, &place);
+        let program = allowed.map_err(|denied| self.denied(&denied, field))?.program;
+        match digest::sha256_file(&program) {
+            Ok(digest) => Ok((program, digest)),
+            Err(e) => {
+                let why = format!("cannot read {}: {e}", program.display());
+                Err(Problem { code: Code::GateNotFound, field: field.to_owned(), why, hint: None })
+            }
+        }
+    }
+
+    fn denied(&self, denied: &Denied, field: &str) -> Problem {
+        let hint = match denied {
+            Denied::Program(ProgramError::NotFound { name, .. }) => self.where_it_is(name),
+            Denied::Program(
+                ProgramError::Empty
+                | ProgramError::Outside { .. }
+                | ProgramError::Unreadable { .. }
+                | ProgramError::NotExecutable(_),
+            )
+            | Denied::NotListed { .. } => None,
+        };
+        Problem { code: denied.code(), field: field.to_owned(), why: denied.to_string(), hint }
+    }
+
+    /// The caller's `PATH` decides nothing, but it can tell what the fixed one lacks.
+    fn where_it_is(&self, name: &str) -> Option<String> {
+        let dirs = std::env::split_paths(self.callers_path.as_deref()?);
+        let dir = dirs.into_iter().find(|dir| dir.is_absolute() && dir.join(name).is_file())?;
+        let (dir, file) = (dir.display(), self.settings_file.display());
+        Some(format!("it is in {dir}: add that to {PATH_KEY} in {file}"))
+    }
 }
 
 impl Ledger {
-    /// Checks each gate against the allowlist and finds its program on the fixed `PATH`.
+    /// The rules about programs in force now.
+    pub(super) fn gate_rules(
+        &self,
+        worktree: &Worktree,
+        trust: &Trust,
+    ) -> Result<GateRules, LedgerError> {
+        let repo = self.repo_in(worktree)?;
+        let allowlist = Allowlist::load(&repo, trust)
+            .map_err(|e| LedgerError::refused(e.code(), "allowlist", e.to_string()))?;
+        Ok(GateRules {
+            allowlist,
+            path: self.fixed_path_with(worktree, trust)?,
+            trusted_ref: trust.trusted_ref.clone(),
+            user_file: trust.settings.allowlist_file(),
+            settings_file: trust.settings.dir().join("settings"),
+            callers_path: self.env.get("PATH").map(OsStr::to_owned),
+        })
+    }
+
+    /// The directories where programs of gates are found, and the `PATH` that gates get.
     ///
     /// # Errors
-    /// All gates that may not run, as [`LedgerError::Problems`]; rules that cannot be read.
+    /// The person's settings cannot be read, or git does not say where its own programs are.
+    pub fn fixed_path(&self, worktree: &Worktree) -> Result<FixedPath, LedgerError> {
+        self.fixed_path_with(worktree, &self.trust()?)
+    }
+
+    fn fixed_path_with(
+        &self,
+        worktree: &Worktree,
+        trust: &Trust,
+    ) -> Result<FixedPath, LedgerError> {
+        let repo = self.repo_in(worktree)?;
+        let setting = protected(&repo, &trust.settings, PATH_KEY).map_err(settings_error)?;
+        Ok(FixedPath::new(setting.as_deref(), &self.never_on_path(worktree)?))
+    }
+
+    /// Directories whose programs no gate starts by a bare name: what agents write, and git's plumbing.
+    pub(super) fn never_on_path(&self, worktree: &Worktree) -> Result<Vec<PathBuf>, LedgerError> {
+        let failed =
+            |e: &GitError| LedgerError::refused(e.code(), "git --exec-path", e.to_string());
+        let git = Git::new(&self.env, worktree).map_err(|e| failed(&e))?;
+        let said = git.call(&["--exec-path"], b"", &[]).map_err(|e| failed(&e))?;
+        let exec_path = PathBuf::from(std::ffi::OsString::from_vec(said.trim_ascii_end().to_vec()));
+        if !exec_path.is_absolute() {
+            let because = format!("'{}' is no absolute path", exec_path.display());
+            return Err(LedgerError::refused(Code::GitFailed, "git --exec-path", because));
+        }
+        let location = self.store.location();
+        let mut dirs = vec![location.common_dir.clone(), exec_path];
+        dirs.extend(location.worktrees()?.into_iter().map(|w| w.top));
+        Ok(dirs)
+    }
+
+    /// The program of each gate with its SHA-256, resolved anew and held against the allowlist as it is now.
+    ///
+    /// # Errors
+    /// [`LedgerError::Problems`] with every gate that may not or cannot run; the rules cannot be read.
     pub fn gate_programs(
         &self,
         worktree: &Worktree,
         gates: &[GateDef],
-    ) -> Result<GatePrograms, LedgerError> {
-        let trust = self.trust()?;
-        let repo = self.repo_in(worktree)?;
-        let list = Allowlist::load(&repo, &trust).map_err(|e| rules_unreadable(&e))?;
-        let path = self.fixed_path(&repo, &trust, worktree)?;
-        let user_file = trust.settings.allowlist_file();
-        let place = Place { trusted_ref: &trust.trusted_ref, user_file: &user_file };
-        let mut programs = Vec::new();
-        let mut problems = Vec::new();
+    ) -> Result<Vec<(PathBuf, String)>, LedgerError> {
+        let rules = self.gate_rules(worktree, &self.trust()?)?;
+        let (mut found, mut problems) = (Vec::new(), Vec::new());
         for (index, gate) in gates.iter().enumerate() {
             let argv: Vec<String> = gate.argv().map(str::to_owned).collect();
-            let found = list.check(&argv, &worktree.top, &path, &place);
-            match found.map_err(|e| denied(index, &e)).and_then(|a| digested(index, a.program)) {
-                Ok(found) => programs.push(found),
+            match rules.find(&argv, worktree, &format!("gates[{index}]")) {
+                Ok(program) => found.push(program),
                 Err(problem) => problems.push(problem),
             }
         }
-        if problems.is_empty() {
-            Ok(GatePrograms { programs, path: path.as_variable() })
-        } else {
-            Err(LedgerError::Problems(problems))
-        }
+        if problems.is_empty() { Ok(found) } else { Err(LedgerError::Problems(problems)) }
     }
 
-    /// The fixed `PATH` of decisions 2: nothing an agent can write is on it.
-    fn fixed_path(
-        &self,
-        repo: &gix::Repository,
-        trust: &Trust,
-        worktree: &Worktree,
-    ) -> Result<FixedPath, LedgerError> {
-        let location = self.store.location();
-        let mut excluded: Vec<PathBuf> = location.worktrees()?.into_iter().map(|w| w.top).collect();
-        excluded.push(location.common_dir.clone());
-        let told = Git::new(&self.env, worktree)
-            .and_then(|git| git.call(&["--exec-path"], &[], &[]))
-            .map_err(|e| LedgerError::refused(e.code(), "git --exec-path", e.to_string()))?;
-        let told = OsString::from_vec(told.trim_ascii_end().to_vec());
-        excluded.push(PathBuf::from(told));
-        let setting = settings::protected(repo, &trust.settings, "agentproto.path")
-            .map_err(|e| LedgerError::refused(e.code(), "agentproto.path", e.to_string()))?;
-        Ok(FixedPath::new(setting.as_deref(), &excluded))
-    }
-
-    /// The directory a gate runs in: its name relative to the worktree root, and its real path. Every link is
-    /// resolved, and the result must lie in that worktree.
+    /// The directory a gate runs in, looked at anew: it may have become a link since the attach.
     ///
     /// # Errors
-    /// `cwd-escapes-worktree`, `no-such-cwd`.
-    pub fn gate_cwd(
+    /// It is gone or leads out of the worktree.
+    pub fn gate_dir(&self, worktree: &Worktree, gate: &GateDef) -> Result<PathBuf, LedgerError> {
+        anchor(&worktree.top, OsStr::new(&gate.cwd)).map(|below| worktree.top.join(below))
+    }
+
+    /// The programs a policy's gates resolved to on this machine when it was attached; none when nobody
+    /// knows any more.
+    ///
+    /// # Errors
+    /// They are written down and cannot be read.
+    pub fn attached_programs(
         &self,
-        worktree: &Worktree,
-        typed: Option<&OsStr>,
-    ) -> Result<(String, PathBuf), Problem> {
-        let problem = |code: Code, why: String| Problem {
-            code,
-            field: "gate.cwd".to_owned(),
-            why,
-            hint: None,
+        policy: &PolicyId,
+    ) -> Result<Option<Vec<PathBuf>>, LedgerError> {
+        let path = self.programs_file(policy);
+        let failed = |e: &dyn std::fmt::Display| {
+            LedgerError::refused(Code::Io, &path.display().to_string(), e.to_string())
         };
-        let typed = typed.unwrap_or(OsStr::new("."));
-        let asked = worktree.top.join(typed);
-        let shown = typed.to_string_lossy();
-        let real = match asked.canonicalize() {
-            Ok(real) => real,
-            Err(e) if leaves_by_name(typed) => {
-                return Err(problem(
-                    Code::CwdEscapes,
-                    format!("'{shown}' leaves the worktree ({e})"),
-                ));
-            }
-            Err(e) => return Err(problem(Code::NoSuchCwd, format!("'{shown}': {e}"))),
+        let Some(bytes) = files::read_optional(&path).map_err(|e| failed(&e))? else {
+            return Ok(None);
         };
-        let Ok(inside) = real.strip_prefix(&worktree.top) else {
-            return Err(problem(Code::CwdEscapes, format!("'{shown}' is outside the worktree")));
+        let found: Programs = serde_json::from_slice(&bytes).map_err(|e| failed(&e))?;
+        Ok(Some(found.programs))
+    }
+
+    /// Notes on this machine where the programs were found: absolute paths never go under a ref. Losing the
+    /// note loses nothing, the programs are resolved again, so that it cannot be written is no failure.
+    pub(super) fn keep_programs(&self, policy: &PolicyId, programs: &[PathBuf]) {
+        let path = self.programs_file(policy);
+        let write = || -> Result<(), FileError> {
+            let form = Programs { programs: programs.to_vec() };
+            let bytes = serde_json::to_vec(&form).map_err(std::io::Error::from);
+            let bytes = bytes.map_err(|e| FileError::new("encode", &path, e))?;
+            path.parent().map_or(Ok(()), files::make_dirs)?;
+            files::write_new(&path, &bytes, 0o600, Durable::No)
         };
-        if !real.is_dir() {
-            return Err(problem(Code::NoSuchCwd, format!("'{shown}' is no directory")));
-        }
-        let name = match inside.as_os_str().as_bytes() {
-            b"" => ".".to_owned(),
-            bytes => match std::str::from_utf8(bytes) {
-                Ok(text) => text.to_owned(),
-                Err(_) => {
-                    return Err(problem(Code::NoSuchCwd, format!("'{shown}' is not UTF-8")));
-                }
-            },
-        };
-        Ok((name, real))
+        // As said above: without the note everything still works.
+        let _ = write();
+    }
+
+    fn programs_file(&self, policy: &PolicyId) -> PathBuf {
+        self.store.location().agent_dir().join("local").join(format!("{policy}.json"))
     }
 }
 
-/// True when a path goes above where it starts, by its names alone.
-fn leaves_by_name(typed: &OsStr) -> bool {
-    let mut depth = 0_i64;
-    typed.as_bytes().split(|b| *b == b'/').any(|name| {
-        match name {
-            b"" | b"." => {}
-            b".." => depth -= 1,
-            _ => depth += 1,
-        }
-        depth < 0
-    }) || typed.as_bytes().starts_with(b"/")
+#[derive(serde::Serialize, serde::Deserialize)]
+struct Programs {
+    programs: Vec<PathBuf>,
 }
 
-fn rules_unreadable(error: &LoadError) -> LedgerError {
-    LedgerError::refused(error.code(), "allowlist", error.to_string())
-}
-
-fn denied(index: usize, error: &Denied) -> Problem {
-    Problem {
-        code: error.code(),
-        field: format!("gates[{index}]"),
-        why: error.to_string(),
-        hint: None,
+/// The place of a directory below the top (a real path) of a worktree, `.` for the top itself.
+pub(super) fn anchor(top: &Path, typed: &OsStr) -> Result<String, LedgerError> {
+    let shown = Path::new(typed).display().to_string();
+    let refused = |code, why: &str| LedgerError::refused(code, &shown, why);
+    if typed.is_empty() {
+        return Err(refused(Code::NoSuchCwd, "an empty name is no directory"));
+    }
+    let real = top.join(typed).canonicalize();
+    let real = real.map_err(|e| refused(Code::NoSuchCwd, &e.to_string()))?;
+    let escapes = || refused(Code::CwdEscapes, &format!("it is not inside {}", top.display()));
+    let below = real.strip_prefix(top).map_err(|_| escapes())?;
+    if below.iter().any(|name| name.as_bytes().eq_ignore_ascii_case(b".git")) {
+        return Err(refused(Code::CwdEscapes, "git's own directory is no part of the worktree"));
+    }
+    if !real.is_dir() {
+        return Err(refused(Code::NoSuchCwd, "it is not a directory"));
+    }
+    match below.to_str() {
+        Some("") => Ok(".".to_owned()),
+        Some(text) => Ok(text.to_owned()),
+        None => Err(refused(Code::NoSuchCwd, "its name is not UTF-8 and cannot be recorded")),
     }
 }
 
-fn digested(index: usize, program: PathBuf) -> Result<(PathBuf, String), Problem> {
-    match digest::sha256_file(&program) {
-        Ok(sha256) => Ok((program, sha256)),
-        Err(e) => Err(Problem {
-            code: Code::GateNotRunnable,
-            field: format!("gates[{index}]"),
-            why: format!("{}: {e}", program.display()),
-            hint: None,
-        }),
-    }
+/// Settings are part of what is trusted, and so are their errors.
+pub(super) fn settings_error(error: SettingsError) -> LedgerError {
+    TrustedError::from(error).into()
 }

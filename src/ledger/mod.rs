@@ -4,14 +4,19 @@
 //! engine decides under the store's lock from what the journal says at that instant; each event is stepped
 //! again here before it is written, and one that the machine finds illegal is never written. Reading appends nothing.
 
+mod adopt;
+mod attach;
+mod commit_rules;
 mod error;
 mod gates;
 mod load;
+mod problems;
 mod query;
 mod record;
 
+pub use adopt::AdoptAsk;
+pub use attach::{AttachAsk, CommitAsk, GateAsk};
 pub use error::{LedgerError, Problem};
-pub use gates::GatePrograms;
 pub use query::{Listed, Page, Query, Seen};
 pub use record::{Recording, View};
 

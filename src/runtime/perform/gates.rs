@@ -191,7 +191,7 @@ impl Session<'_> {
             }
             Err(error) => return Err(error.into()),
         };
-        for (gate, (_, sha256)) in policy.spec.gates.iter().zip(&found.programs) {
+        for (gate, (_, sha256)) in policy.spec.gates.iter().zip(&found) {
             if gate.program != *sha256 {
                 let because = format!("the program of '{}' is another now", gate.def.shown());
                 return Ok(Err(trouble(Code::ProgramChanged, because)));
@@ -201,8 +201,8 @@ impl Session<'_> {
             .map_err(|e| LedgerError::refused(e.code(), "agentproto.gateEnv", e.to_string()))?;
         let extra = extra.iter().flat_map(|names| names.split_whitespace().map(str::to_owned));
         Ok(Ok(Allowed {
-            programs: found.programs.into_iter().map(|(path, _)| path).collect(),
-            path: found.path,
+            programs: found.into_iter().map(|(path, _)| path).collect(),
+            path: ledger.fixed_path(worktree)?.as_variable(),
             extra: extra.collect(),
             own: env::own_program().map_err(PerformError::OwnProgram)?,
         }))
@@ -216,11 +216,13 @@ impl Session<'_> {
         (subject, unlisted): (&Subject, u64),
     ) -> Result<GateResult, PerformError> {
         let Place { ledger, policy, worktree, .. } = &self.place;
-        let cwd = match ledger.gate_cwd(worktree, Some(OsStr::new(&gate.def.cwd))) {
-            Ok((_, absolute)) => absolute,
-            Err(problem) => {
-                return Ok(not_run(index, trouble(problem.code, problem.why), unlisted));
+        let cwd = match ledger.gate_dir(worktree, &gate.def) {
+            Ok(cwd) => cwd,
+            Err(error @ (LedgerError::Problems(_) | LedgerError::Refused(_))) => {
+                let why = trouble(error.code(), error.to_string());
+                return Ok(not_run(index, why, unlisted));
             }
+            Err(error) => return Err(error.into()),
         };
         let Some(program) = allowed.programs.get(index) else {
             let why = trouble(Code::GateNotFound, "its program was not resolved");

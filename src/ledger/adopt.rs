@@ -1,0 +1,100 @@
+//! `session adopt`: registers a session that somebody else runs.
+//!
+//! Contract: nothing machine-local is recorded. The worktree goes by git's own id, the directory by its place
+//! below the worktree's top, and no process is named: the caller is a person's shell, not the agent.
+
+use super::{Ledger, LedgerError, Recording};
+use crate::{
+    code::Code,
+    domain::{
+        event::SessionStarted,
+        ids::{PolicyId, SessionId},
+        input::Input,
+        oid::Oid,
+    },
+    store::{
+        Worktree,
+        worktree_state::{Head, head},
+    },
+    sys::clock,
+};
+use std::path::{Path, PathBuf};
+
+/// What is asked for.
+#[derive(Clone, Debug)]
+pub struct AdoptAsk {
+    /// The name a person gives it.
+    pub label: Option<String>,
+    /// Where the agent works, absolute.
+    pub cwd: PathBuf,
+    /// The revision it started from; `HEAD` of the worktree when absent.
+    pub base: Option<String>,
+}
+
+impl Ledger {
+    /// Registers a session.
+    ///
+    /// # Errors
+    /// The directory is in no worktree of this repository, the label looks like an id, the revision does not
+    /// exist; the journal cannot be written.
+    pub fn adopt(&self, ask: &AdoptAsk) -> Result<(SessionId, Recording), LedgerError> {
+        require_label(ask.label.as_deref())?;
+        let (worktree, cwd) = self.place(&ask.cwd)?;
+        let base = self.base(&worktree, ask.base.as_deref())?;
+        let label = ask.label.clone();
+        let started = SessionStarted { label, worktree: worktree.id, cwd, base, own: false };
+        let session = clock::new_session_id();
+        let input = Input::SessionAdopted { session: session.clone(), started };
+        Ok((session, self.record(input)?))
+    }
+
+    /// The worktree a directory belongs to, and its place there (`.` is the top).
+    pub(super) fn place(&self, dir: &Path) -> Result<(Worktree, String), LedgerError> {
+        let refused = |why: &str| {
+            LedgerError::refused(Code::CwdNotInWorktree, &dir.display().to_string(), why)
+        };
+        let real = dir.canonicalize().map_err(|e| refused(&e.to_string()))?;
+        let worktree = self.store.location().worktree_of(&real)?;
+        let worktree =
+            worktree.ok_or_else(|| refused("it is in no worktree of this repository"))?;
+        let below = real.strip_prefix(&worktree.top);
+        let below = below.map_err(|_| refused("it is not below the top of its worktree"))?;
+        let text = below.to_str().ok_or_else(|| refused("its name is not UTF-8"))?;
+        let cwd = if text.is_empty() { "." } else { text };
+        Ok((worktree, cwd.to_owned()))
+    }
+
+    /// The commit a revision names in a worktree; that of `HEAD` without one, none on an unborn branch.
+    pub(super) fn base(
+        &self,
+        worktree: &Worktree,
+        revision: Option<&str>,
+    ) -> Result<Option<Oid>, LedgerError> {
+        let repo = self.repo_in(worktree)?;
+        let Some(revision) = revision else {
+            return Ok(match head(&repo)? {
+                Head::Branch { tip, .. } => Some(tip),
+                Head::Detached { at } => Some(at),
+                Head::Unborn { .. } => None,
+            });
+        };
+        let unknown = |why: String| LedgerError::refused(Code::NoSuchRevision, revision, why);
+        let found = repo.rev_parse_single(revision).map_err(|e| unknown(e.to_string()))?;
+        let object = found.object().map_err(|e| unknown(e.to_string()))?;
+        let commit = object.peel_to_commit().map_err(|e| unknown(e.to_string()))?;
+        Oid::from_bytes(commit.id.as_slice()).map(Some).map_err(|e| unknown(e.to_string()))
+    }
+}
+
+/// A label must never be taken for an id.
+pub(super) fn require_label(label: Option<&str>) -> Result<(), LedgerError> {
+    let Some(label) = label else { return Ok(()) };
+    let refused = |code, why: &str| Err(LedgerError::refused(code, &format!("'{label}'"), why));
+    if label.trim().is_empty() || label.chars().any(char::is_control) {
+        return refused(Code::Usage, "a label is a visible word");
+    }
+    if [SessionId::PREFIX, PolicyId::PREFIX].iter().any(|prefix| label.starts_with(prefix)) {
+        return refused(Code::LabelLooksLikeId, "a label never starts as an id does");
+    }
+    Ok(())
+}

@@ -1,0 +1,237 @@
+//! `attach` and `commit`: a policy made of what was asked, after everything that can be checked was checked.
+//!
+//! Contract: all problems are told at once and nothing is written when there is one ([`Problems`]). What a
+//! policy is made of is fixed here: programs with their digests, the directory, the branch, the paths.
+
+use super::{
+    Ledger, LedgerError, Recording, adopt::require_label, gates::anchor, problems::Problems,
+};
+use crate::{
+    code::Code,
+    domain::{
+        event::SessionStarted,
+        gate::{Gate, GateDef},
+        ids::{PolicyId, SessionId},
+        input::{Covers, Input},
+        path::RepoPath,
+        policy::{CommitSpec, PolicySpec, Then},
+    },
+    limits,
+    store::{Worktree, trusted::Trust},
+    sys::clock,
+};
+use std::{
+    ffi::{OsStr, OsString},
+    path::PathBuf,
+};
+
+/// A gate as it was typed.
+#[derive(Clone, Debug)]
+pub struct GateAsk {
+    /// Its words.
+    pub argv: Vec<String>,
+}
+
+/// The commit part of a policy as it was typed.
+#[derive(Clone, Debug)]
+pub struct CommitAsk {
+    /// Files, relative to the current directory or absolute.
+    pub paths: Vec<OsString>,
+    /// The message before cleanup.
+    pub message: Vec<u8>,
+    /// No person is asked.
+    pub no_ack: bool,
+    /// Conflict markers in the files are meant.
+    pub allow_markers: bool,
+}
+
+/// A policy as it was typed.
+#[derive(Clone, Debug)]
+pub struct AttachAsk {
+    /// The name a person gives it.
+    pub label: Option<String>,
+    /// In the order they run.
+    pub gates: Vec<GateAsk>,
+    /// Where they run: relative to the worktree's top, or absolute inside it; the top when absent.
+    pub gate_cwd: Option<OsString>,
+    /// Their deadline, milliseconds.
+    pub gate_timeout_ms: Option<u64>,
+    /// A commit policy without a gate is meant.
+    pub ungated: bool,
+    /// What to commit; an `emit` policy when absent.
+    pub commit: Option<CommitAsk>,
+}
+
+/// The worktree a policy is about.
+pub(super) struct Site {
+    pub(super) worktree: Worktree,
+    pub(super) repo: gix::Repository,
+}
+
+/// What was asked, after all checks.
+struct Checked {
+    gates: Vec<(Gate, PathBuf)>,
+    commit: Option<CommitSpec>,
+}
+
+impl Ledger {
+    /// Attaches a policy to a session.
+    ///
+    /// # Errors
+    /// [`LedgerError::Problems`] with everything that is in the way; the session is over; the journal cannot
+    /// be written.
+    pub fn attach(
+        &self,
+        session: &SessionId,
+        ask: &AttachAsk,
+        covers: Covers,
+    ) -> Result<(PolicyId, Recording), LedgerError> {
+        let mut problems = Problems::default();
+        let site = problems.note("sessionId", self.session_site(session));
+        let checked = self.check(ask, site.as_ref(), &mut problems);
+        let checked = problems.finish(checked)?;
+        let (policy, programs) = (clock::new_policy_id(), checked.programs());
+        let spec = checked.into_spec(session, ask);
+        let recording = self.record(Input::PolicyAsked { policy: policy.clone(), spec, covers })?;
+        self.keep_programs(&policy, &programs);
+        Ok((policy, recording))
+    }
+
+    /// `commit`: a session of its own in the current worktree, its turn ended, and a policy on it.
+    ///
+    /// # Errors
+    /// As [`Ledger::attach`]; also outside a worktree.
+    pub fn commit(&self, ask: &AttachAsk) -> Result<(PolicyId, Recording), LedgerError> {
+        let mut problems = Problems::default();
+        let here = problems.note("cwd", self.site_here());
+        if ask.commit.is_none() {
+            problems.say(Code::NoPaths, "commit.paths", "there is nothing to commit");
+        }
+        let checked = self.check(ask, here.as_ref().map(|(site, _)| site), &mut problems);
+        let (checked, (_, started)) = problems.finish(checked.zip(here))?;
+        let (session, policy) = (clock::new_session_id(), clock::new_policy_id());
+        let programs = checked.programs();
+        let spec = checked.into_spec(&session, ask);
+        let input = Input::CommitAsked { session, started, policy: policy.clone(), spec };
+        let recording = self.record(input)?;
+        self.keep_programs(&policy, &programs);
+        Ok((policy, recording))
+    }
+
+    fn session_site(&self, id: &SessionId) -> Result<Site, LedgerError> {
+        let session = self.require_session(id)?;
+        let worktree = self.worktree(&session.worktree)?.ok_or_else(|| {
+            let because = format!("its worktree '{}' is gone", session.worktree);
+            LedgerError::refused(Code::NoSuchCwd, id.as_str(), because)
+        })?;
+        let repo = self.repo_in(&worktree)?;
+        Ok(Site { worktree, repo })
+    }
+
+    fn site_here(&self) -> Result<(Site, SessionStarted), LedgerError> {
+        let (worktree, cwd) = self.place(self.env.cwd())?;
+        let repo = self.repo_in(&worktree)?;
+        let base = self.base(&worktree, None)?;
+        let started =
+            SessionStarted { label: None, worktree: worktree.id.clone(), cwd, base, own: true };
+        Ok((Site { worktree, repo }, started))
+    }
+
+    fn check(
+        &self,
+        ask: &AttachAsk,
+        site: Option<&Site>,
+        problems: &mut Problems,
+    ) -> Option<Checked> {
+        problems.note("label", require_label(ask.label.as_deref()));
+        let by_rules = !ask.gates.is_empty() || ask.commit.is_some();
+        let trust = if by_rules { problems.note("worktree", self.trust()) } else { None };
+        let commit = ask
+            .commit
+            .as_ref()
+            .map(|commit| self.commit_spec(commit, site, trust.as_ref(), problems));
+        let gates = self.check_gates(ask, site, trust.as_ref(), problems);
+        Some(Checked { gates: gates?, commit: commit.map_or(Some(None), |c| c.map(Some))? })
+    }
+
+    fn check_gates(
+        &self,
+        ask: &AttachAsk,
+        site: Option<&Site>,
+        trust: Option<&Trust>,
+        problems: &mut Problems,
+    ) -> Option<Vec<(Gate, PathBuf)>> {
+        check_number(ask, problems);
+        let timeout_ms = check_timeout(ask.gate_timeout_ms, problems);
+        let top = &site?.worktree.top;
+        let cwd = ask.gate_cwd.as_deref().unwrap_or(OsStr::new("."));
+        let cwd = problems.note("gate.cwd", anchor(top, cwd));
+        if ask.gates.is_empty() {
+            return Some(vec![]);
+        }
+        let worktree = &site?.worktree;
+        let rules = problems.note("gate", self.gate_rules(worktree, trust?))?;
+        let mut found = Vec::new();
+        for (index, GateAsk { argv }) in ask.gates.iter().enumerate() {
+            match rules.find(argv, worktree, &format!("gates[{index}]")) {
+                Ok(program) => found.push((argv, program)),
+                Err(problem) => problems.add(problem),
+            }
+        }
+        let cwd = cwd?;
+        let gate = |(argv, (path, program)): (&Vec<String>, (PathBuf, String))| {
+            let (command, args) = argv.split_first()?;
+            let (command, args, cwd) = (command.clone(), args.to_vec(), cwd.clone());
+            Some((Gate { def: GateDef { command, args, cwd, timeout_ms }, program }, path))
+        };
+        found.into_iter().map(gate).collect()
+    }
+}
+
+impl Checked {
+    fn programs(&self) -> Vec<PathBuf> {
+        self.gates.iter().map(|(_, path)| path.clone()).collect()
+    }
+
+    fn into_spec(self, session: &SessionId, ask: &AttachAsk) -> PolicySpec {
+        PolicySpec {
+            label: ask.label.clone(),
+            session_ids: vec![session.clone()],
+            then: if self.commit.is_some() { Then::Commit } else { Then::Emit },
+            gates: self.gates.into_iter().map(|(gate, _)| gate).collect(),
+            commit: self.commit,
+            base: 0,
+        }
+    }
+}
+
+fn check_number(ask: &AttachAsk, problems: &mut Problems) {
+    let (count, most) = (ask.gates.len(), limits::GATES_PER_POLICY);
+    if count > most {
+        problems.say(Code::TooMany, "gate", format!("{count} gates, at most {most} are accepted"));
+    }
+    if ask.ungated && count > 0 {
+        problems.say(Code::Usage, "ungated", "a policy is either gated or ungated");
+    }
+    if ask.commit.is_some() && count == 0 && !ask.ungated {
+        problems.say(Code::GateRequired, "gate", "a commit policy needs a gate");
+    }
+}
+
+fn check_timeout(asked: Option<u64>, problems: &mut Problems) -> u64 {
+    let timeout_ms = asked.unwrap_or(limits::GATE_TIMEOUT_DEFAULT_MS);
+    if timeout_ms > limits::GATE_TIMEOUT_MAX_MS {
+        let why = format!("{timeout_ms} ms, at most {} are accepted", limits::GATE_TIMEOUT_MAX_MS);
+        problems.say(Code::GateTimeoutTooLong, "gate.timeoutMs", why);
+    }
+    if timeout_ms == 0 {
+        problems.say(Code::Usage, "gate.timeoutMs", "a gate without any time cannot run");
+    }
+    timeout_ms
+}
+
+/// True for the files that hold the rules of the repository.
+pub(super) fn touches_rules(path: &RepoPath) -> bool {
+    let first = path.names().next();
+    first == Some(b".agentproto") || path.as_bytes() == b"agentproto.json"
+}

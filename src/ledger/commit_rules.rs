@@ -1,0 +1,193 @@
+//! The rules a commit policy must meet before it is attached.
+//!
+//! Contract: everything that can be told now is told now, all of it at once; what the agent can still change
+//! before the gate (paths, operations in progress) is judged again by the candidate and the landing.
+
+use super::{
+    CommitAsk, Ledger, LedgerError,
+    attach::{Site, touches_rules},
+    gates::settings_error,
+    problems::Problems,
+};
+use crate::{
+    code::Code,
+    domain::{path::RepoPath, policy::CommitSpec},
+    limits,
+    sign::choose::SignersInForce,
+    store::{
+        candidate::message,
+        identity,
+        paths::{self, PathProblem},
+        settings::protected_bool,
+        trusted::Trust,
+        worktree_state::{
+            Head, Operation, StateError, commit_obstacles, head, is_unmerged, operation_in_progress,
+        },
+    },
+};
+use std::{collections::HashSet, ffi::OsStr, os::unix::ffi::OsStrExt};
+
+const PATHS: &str = "commit.paths";
+const MESSAGE: &str = "commit.message";
+const ACK: &str = "commit.requireHumanAck";
+const WORKTREE: &str = "worktree";
+
+/// The user's own leave to commit without an ack.
+const ALLOW_NO_ACK: &str = "agentproto.allowNoAck";
+
+impl Ledger {
+    /// Checks the commit part of what is asked; what cannot be checked without a worktree is left out when
+    /// there is none, which is a problem of its own.
+    pub(super) fn commit_spec(
+        &self,
+        ask: &CommitAsk,
+        site: Option<&Site>,
+        trust: Option<&Trust>,
+        problems: &mut Problems,
+    ) -> Option<CommitSpec> {
+        if ask.paths.is_empty() {
+            problems.say(Code::NoPaths, PATHS, "a commit policy lists the files it commits");
+        }
+        let message = check_message(&ask.message, problems);
+        let site = site?;
+        let branch = check_worktree(site, problems);
+        let paths = self.check_paths(ask, site, problems);
+        if let Some(trust) = trust {
+            let refused = self.check_ack(ask, &paths, (site, trust));
+            problems.note(ACK, refused);
+        }
+        Some(CommitSpec {
+            paths,
+            message: message?,
+            require_human_ack: !ask.no_ack,
+            branch: branch?,
+            allow_markers: ask.allow_markers,
+        })
+    }
+
+    fn check_paths(&self, ask: &CommitAsk, site: &Site, problems: &mut Problems) -> Vec<RepoPath> {
+        let (mut good, mut seen) = (Vec::new(), HashSet::new());
+        for typed in &ask.paths {
+            match self.from_typed(typed, site) {
+                Ok(path) if seen.insert(path.clone()) => good.push(path),
+                Ok(_) => {}
+                Err(bad) => say_path(problems, &bad),
+            }
+        }
+        if good.len() > limits::PATHS_PER_POLICY {
+            let why =
+                format!("{} paths, at most {} are accepted", good.len(), limits::PATHS_PER_POLICY);
+            problems.say(Code::TooMany, PATHS, why);
+            return good;
+        }
+        let found = paths::check(&site.repo, &good).map_err(LedgerError::from);
+        for bad in problems.note(PATHS, found).unwrap_or_default() {
+            say_path(problems, &bad);
+        }
+        good
+    }
+
+    /// A path typed in another worktree of the repository means the same place in the session's worktree.
+    fn from_typed(&self, typed: &OsStr, site: &Site) -> Result<RepoPath, PathProblem> {
+        let location = self.store.location();
+        let elsewhere = location.worktree.as_ref().is_some_and(|w| w.id != site.worktree.id);
+        if !elsewhere || typed.as_bytes().starts_with(b"/") {
+            return paths::from_typed(typed, self.env.cwd(), &site.worktree.top);
+        }
+        RepoPath::resolve(&location.prefix, typed.as_bytes()).map_err(|bad| PathProblem {
+            path: typed.as_bytes().to_vec(),
+            code: paths::bad_path_code(bad),
+            why: bad.to_string(),
+        })
+    }
+
+    /// Either the user's own leave to go without an ack, or somebody who could give one.
+    fn check_ack(
+        &self,
+        ask: &CommitAsk,
+        paths: &[RepoPath],
+        (site, trust): (&Site, &Trust),
+    ) -> Result<(), LedgerError> {
+        if !ask.no_ack {
+            let signers = SignersInForce::load(&site.repo, &self.env, trust);
+            let none = |why: String, code| LedgerError::refused(code, "signers", why);
+            return signers.map(|_| ()).map_err(|e| none(e.to_string(), e.code()));
+        }
+        let refused =
+            |because: String| Err(LedgerError::refused(Code::NoAckNotAllowed, "--no-ack", because));
+        if let Some(rule) = paths.iter().find(|p| touches_rules(p)) {
+            return refused(format!("'{rule}' is a rule file: its changes always need an ack"));
+        }
+        let allowed = protected_bool(&site.repo, &trust.settings, ALLOW_NO_ACK);
+        if allowed.map_err(settings_error)? {
+            return Ok(());
+        }
+        refused(format!("{ALLOW_NO_ACK} is not true in a scope of yours"))
+    }
+}
+
+fn say_path(problems: &mut Problems, bad: &PathProblem) {
+    let field = format!("{PATHS}: {}", String::from_utf8_lossy(&bad.path));
+    problems.say(bad.code, &field, bad.to_string());
+}
+
+fn check_message(raw: &[u8], problems: &mut Problems) -> Option<String> {
+    let cleaned = match message::clean(raw) {
+        Ok(cleaned) => cleaned,
+        Err(e) => {
+            problems.say(e.code(), MESSAGE, e.to_string());
+            return None;
+        }
+    };
+    let text = String::from_utf8(cleaned)
+        .map_err(|e| LedgerError::refused(Code::Malformed, "the commit message", e.to_string()));
+    problems.note(MESSAGE, text)
+}
+
+/// What the worktree is in the middle of, who commits, and what this version cannot do; the branch to move.
+fn check_worktree(site: &Site, problems: &mut Problems) -> Option<String> {
+    let Site { worktree, repo } = site;
+    let operation = operation_in_progress(&worktree.git_dir).map_err(LedgerError::from);
+    if let Some(Some(operation)) = problems.note(WORKTREE, operation) {
+        problems.say(operation.code(), WORKTREE, busy(operation));
+    }
+    let unmerged: Result<bool, StateError> = is_unmerged(repo);
+    if problems.note(WORKTREE, unmerged.map_err(LedgerError::from)) == Some(true) {
+        problems.say(Code::UnmergedIndex, WORKTREE, busy(Operation::Conflict));
+    }
+    let branch = check_head(repo, problems);
+    if let Err(e) = identity::identity(repo) {
+        problems.say(e.code(), "identity", e.to_string());
+    }
+    let obstacles = commit_obstacles(repo).map_err(LedgerError::from);
+    for (code, what) in problems.note(WORKTREE, obstacles).unwrap_or_default() {
+        problems.say(code, &what, format!("the repository has {what}"));
+    }
+    branch
+}
+
+fn check_head(repo: &gix::Repository, problems: &mut Problems) -> Option<String> {
+    match problems.note(WORKTREE, head(repo).map_err(LedgerError::from))? {
+        Head::Branch { name, .. } => Some(name),
+        Head::Unborn { name } => {
+            let why = format!("{name} has no commit yet");
+            problems.say(Code::NoCommitsYet, WORKTREE, why);
+            None
+        }
+        Head::Detached { at } => {
+            problems.say(Code::DetachedHead, WORKTREE, format!("HEAD is detached at {at}"));
+            None
+        }
+    }
+}
+
+fn busy(operation: Operation) -> &'static str {
+    match operation {
+        Operation::Merge => "a merge is in progress",
+        Operation::Rebase => "a rebase is in progress",
+        Operation::CherryPick => "a cherry-pick is in progress",
+        Operation::Revert => "a revert is in progress",
+        Operation::Bisect => "a bisect is in progress",
+        Operation::Conflict => "the index holds conflicts",
+    }
+}
