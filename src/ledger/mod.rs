@@ -24,7 +24,8 @@ use crate::{
     domain::{candidate::Identity, oid::Oid},
     store::{
         Stamp, Store, Worktree, configured, identity, location,
-        trusted::Trust,
+        settings::KnownPath,
+        trusted::{Trust, TrustedError},
         worktree_state::{Head, head},
     },
     sys::{clock, env::Env},
@@ -93,7 +94,10 @@ impl Ledger {
     /// There is none, or it cannot be told.
     pub fn trust(&self) -> Result<Trust, LedgerError> {
         let repo = self.repo()?;
-        let branches = self.session_branches()?;
+        // A path that a person introduced keeps its trusted ref: which branches sessions use does not matter.
+        let known = KnownPath::load(&self.env, &self.store.location().common_dir)
+            .map_err(TrustedError::from)?;
+        let branches = if known.is_some() { vec![] } else { self.session_branches()? };
         Ok(Trust::load(&repo, &self.env, &branches)?)
     }
 
