@@ -55,6 +55,8 @@ pub const NOTES_CAS_TRIES: u32 = 200;
 
 /// Default life of an ack, milliseconds (decisions 14).
 pub const ACK_EXPIRES_DEFAULT_MS: u64 = 24 * 3600 * 1000;
+/// Longest life of an ack, milliseconds: ten years.
+pub const ACK_EXPIRES_MAX_MS: u64 = 10 * 366 * 24 * 3600 * 1000;
 /// Default of `wait --timeout`, milliseconds.
 pub const WAIT_DEFAULT_MS: u64 = 3600 * 1000;
 /// How often a waiter looks at the journal ref, milliseconds.
@@ -72,6 +74,7 @@ pub const GIT_CALL_MS: u64 = 120_000;
 pub const CALL_DRAIN_MS: u64 = 500;
 
 const _: () = assert!(GATE_TIMEOUT_DEFAULT_MS <= GATE_TIMEOUT_MAX_MS);
+const _: () = assert!(ACK_EXPIRES_DEFAULT_MS <= ACK_EXPIRES_MAX_MS);
 const _: () = assert!(CHECKPOINT_BYTES < WAL_PREALLOCATED_BYTES);
 const _: () = assert!(TREE_KILL_MS < CANCEL_WAIT_MS);
 const _: () = assert!(TAIL_SHOWN_BYTES <= OUTPUT_TAIL_BYTES);

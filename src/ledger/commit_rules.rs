@@ -68,7 +68,7 @@ impl Ledger {
     fn check_paths(&self, ask: &CommitAsk, site: &Site, problems: &mut Problems) -> Vec<RepoPath> {
         let (mut good, mut seen) = (Vec::new(), HashSet::new());
         for typed in &ask.paths {
-            match self.from_typed(typed, site) {
+            match self.resolve_path(typed, site) {
                 Ok(path) if seen.insert(path.clone()) => good.push(path),
                 Ok(_) => {}
                 Err(bad) => say_path(problems, &bad),
@@ -88,7 +88,7 @@ impl Ledger {
     }
 
     /// A path typed in another worktree of the repository means the same place in the session's worktree.
-    fn from_typed(&self, typed: &OsStr, site: &Site) -> Result<RepoPath, PathProblem> {
+    fn resolve_path(&self, typed: &OsStr, site: &Site) -> Result<RepoPath, PathProblem> {
         let location = self.store.location();
         let elsewhere = location.worktree.as_ref().is_some_and(|w| w.id != site.worktree.id);
         if !elsewhere || typed.as_bytes().starts_with(b"/") {

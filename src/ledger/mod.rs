@@ -4,6 +4,7 @@
 //! engine decides under the store's lock from what the journal says at that instant; each event is stepped
 //! again here before it is written, and one that the machine finds illegal is never written. Reading appends nothing.
 
+mod ack;
 mod adopt;
 mod attach;
 mod commit_rules;
@@ -14,6 +15,7 @@ mod problems;
 mod query;
 mod record;
 
+pub use ack::{AckAsk, AckGiven};
 pub use adopt::AdoptAsk;
 pub use attach::{AttachAsk, CommitAsk, GateAsk};
 pub use error::{LedgerError, Problem};

@@ -1,0 +1,305 @@
+//! `ack`: signs a person's answer and records what it turned out to be worth.
+//!
+//! Contract: no program is run and no file of a working tree is read. Whatever cannot be signed is refused
+//! before anything is recorded; a line that was signed is judged under the lock, against the policy, the branch
+//! and the signers as they are at that instant, and a bad one leaves exactly one `ack:refused` (decisions 22).
+
+use super::{Ledger, LedgerError, Recording, View, load};
+use crate::{
+    code::Code,
+    domain::{
+        ack::{AckOutcome, AckStatement, Decision},
+        event::{Body, Entity},
+        ids::PolicyId,
+        input::{Input, JudgedAck, Signature},
+        oid::Oid,
+        policy::{AckRecord, Candidate, Policy, Status},
+        time::Timestamp,
+    },
+    limits,
+    sign::{
+        self,
+        choose::{SignersInForce, load_signing_key},
+        key::SigningKey,
+    },
+    store::{settings::expand_path, trusted::Trust},
+    sys::clock,
+    wire::{ack_line::AckLine, gate_line::gates_digest},
+};
+use std::path::PathBuf;
+
+/// Set in everything a supervised session starts.
+const SESSION_VARIABLE: &str = "AGENTPROTO_SESSION_ID";
+/// The key that signs when `--key` names none.
+pub(super) const SIGNING_KEY: &str = "agentproto.signingKey";
+
+/// An answer as it was typed.
+#[derive(Clone, Debug)]
+pub struct AckAsk {
+    /// Yes or no.
+    pub decision: Decision,
+    /// Why; empty when nothing was said.
+    pub reason: String,
+    /// How long it counts, milliseconds.
+    pub expires_ms: u64,
+    /// The key file that signs.
+    pub key: Option<PathBuf>,
+    /// The candidate that was reviewed; any when absent.
+    pub candidate: Option<Oid>,
+}
+
+/// An answer that was given and accepted.
+#[derive(Debug)]
+pub struct AckGiven {
+    /// What was recorded.
+    pub recording: Recording,
+    /// Yes or no.
+    pub decision: Decision,
+    /// The principal it was accepted for.
+    pub signer: String,
+    /// Fingerprint of the key, `SHA256:…`.
+    pub key: String,
+    /// The candidate it is about.
+    pub candidate: Oid,
+}
+
+/// What a policy waits for.
+pub(super) struct Request {
+    pub(super) id: Oid,
+    pub(super) candidate: Candidate,
+    pub(super) branch: String,
+}
+
+/// What a line is judged by.
+struct Court {
+    repo_id: Oid,
+    request: Oid,
+    signers: SignersInForce,
+}
+
+impl Ledger {
+    /// Signs an answer and records it.
+    ///
+    /// # Errors
+    /// Nothing was recorded when the policy waits for no answer, another candidate is meant or nothing can be
+    /// signed. A line that was judged bad is recorded as refused, and the error carries its outcome's code.
+    pub fn ack(&self, id: &PolicyId, ask: &AckAsk) -> Result<AckGiven, LedgerError> {
+        self.require_outside(Code::AckFromSession, id.as_str())?;
+        let policy = self.require_own(id)?;
+        let request = self.require_request(&policy)?;
+        require_reviewed(&policy, &request, ask)?;
+        let trust = self.trust()?;
+        let repo = self.repo()?;
+        let key = self.signing_key(&repo, &trust, ask.key.clone())?;
+        let signers = SignersInForce::load(&repo, &self.env, &trust)
+            .map_err(|e| LedgerError::refused(e.code(), "signers", e.to_string()))?;
+        let email = repo.config_snapshot().string("user.email").map(|email| email.to_string());
+        let court = Court { repo_id: trust.repo_id, request: request.id, signers };
+        let statement = court.statement(&policy, &request, ask, &court.principal(&key, email))?;
+        let line = sign::sign(statement, &key)
+            .map_err(|e| LedgerError::refused(e.code(), id.as_str(), e.to_string()))?;
+        let recording = self.consume(id, &line, &court)?;
+        accepted(recording, id, line, request.candidate.commit)
+    }
+
+    /// Only a person outside sessions may do this.
+    pub(super) fn require_outside(&self, code: Code, subject: &str) -> Result<(), LedgerError> {
+        match self.env.get(SESSION_VARIABLE) {
+            None => Ok(()),
+            Some(_) => {
+                Err(LedgerError::refused(code, subject, format!("{SESSION_VARIABLE} is set here")))
+            }
+        }
+    }
+
+    /// A policy of this clone; one that another clone's journal tells of is named as such.
+    fn require_own(&self, id: &PolicyId) -> Result<Policy, LedgerError> {
+        if let Some(policy) = self.policy(id)? {
+            return Ok(policy);
+        }
+        let own = self.tip()?.map(|tip| tip.writer);
+        for tip in self.store.journals()? {
+            let read = |path: &str| self.store.document(&tip.tree, path).map_err(LedgerError::from);
+            let foreign = Some(&tip.writer) != own.as_ref();
+            if foreign && load::load_one::<Policy>(&Entity::Policy(id.clone()), &read)?.is_some() {
+                let because = format!("it belongs to writer {}", tip.writer);
+                return Err(LedgerError::refused(Code::NotOwner, id.as_str(), because));
+            }
+        }
+        self.require_policy(id)
+    }
+
+    /// What the policy asks a person now.
+    pub(super) fn require_request(&self, policy: &Policy) -> Result<Request, LedgerError> {
+        let id = policy.policy_id.as_str();
+        let is = format!("the policy is {}", policy.status.as_str());
+        match policy.status {
+            Status::AwaitingAck => {}
+            Status::Watching | Status::Gating | Status::Committing => {
+                return Err(LedgerError::refused(Code::NotAwaiting, id, is));
+            }
+            Status::Done | Status::Blocked | Status::Cancelled => {
+                return Err(LedgerError::refused(Code::Terminal, id, is));
+            }
+        }
+        let lost = |what: &str| LedgerError::Corrupt(format!("{id} awaits an ack without {what}"));
+        let candidate = policy.candidate.ok_or_else(|| lost("a candidate"))?;
+        let commit = policy.spec.commit.as_ref().ok_or_else(|| lost("a branch"))?;
+        let seq = policy.request_seq.ok_or_else(|| lost("a request"))?;
+        let request = self.at_seq(seq)?.ok_or_else(|| lost(&format!("event {seq}")))?;
+        Ok(Request { id: request.id, candidate, branch: commit.branch.clone() })
+    }
+
+    /// The key that signs: the one named, else the one set for this repository, else the person's.
+    pub(super) fn signing_key(
+        &self,
+        repo: &gix::Repository,
+        trust: &Trust,
+        named: Option<PathBuf>,
+    ) -> Result<SigningKey, LedgerError> {
+        let set = || {
+            let value = trust.settings.get(SIGNING_KEY)?;
+            value.map(|value| expand_path(&self.env, SIGNING_KEY, &value)).transpose()
+        };
+        let explicit = match named {
+            Some(path) => Some(path),
+            None => set().map_err(super::gates::settings_error)?,
+        };
+        load_signing_key(repo, &self.env, explicit.as_deref())
+            .map_err(|e| LedgerError::refused(e.code(), "signing key", e.to_string()))
+    }
+
+    /// Judges a line under the lock and records what it turned out to be.
+    fn consume(
+        &self,
+        id: &PolicyId,
+        line: &AckLine,
+        court: &Court,
+    ) -> Result<Recording, LedgerError> {
+        self.record_with(&[Entity::Policy(id.clone())], vec![], |view: &View<'_>| {
+            let policy = view.state.policies.get(id);
+            let commit = policy.and_then(|p| p.spec.commit.as_ref());
+            let tip = commit.map_or(Ok(None), |c| self.store.reference(&c.branch))?;
+            let gates = policy.map(|p| gates_digest(p.gate_lines())).unwrap_or_default();
+            let ack = court.judge(line, gates, tip, clock::now());
+            Ok(Input::AckArrived { policy: id.clone(), ack })
+        })
+    }
+}
+
+impl Court {
+    /// The name to sign under. A key that nobody listed signs all the same, under the person's own name, so
+    /// that its refusal is judged and recorded like any other.
+    fn principal(&self, key: &SigningKey, email: Option<String>) -> String {
+        let preferred = email.as_deref().filter(|name| !name.is_empty());
+        self.signers
+            .signers
+            .principal_for(key.public(), sign::NAMESPACE, preferred)
+            .or_else(|| preferred.map(str::to_owned))
+            .unwrap_or_else(|| "unknown".to_owned())
+    }
+
+    fn statement(
+        &self,
+        policy: &Policy,
+        request: &Request,
+        ask: &AckAsk,
+        signer: &str,
+    ) -> Result<AckStatement, LedgerError> {
+        let issued = clock::now();
+        Ok(AckStatement {
+            decision: ask.decision,
+            repo: self.repo_id.to_string(),
+            policy: policy.policy_id.clone(),
+            request: request.id,
+            candidate: request.candidate.commit,
+            parent: request.candidate.parent,
+            tree: request.candidate.tree,
+            branch: request.branch.clone(),
+            gates: gates_digest(policy.gate_lines()),
+            signer: signer.to_owned(),
+            key: String::new(),
+            issued,
+            expires: issued.plus_ms(life(ask.expires_ms)?),
+            reason: ask.reason.clone(),
+        })
+    }
+
+    fn judge(&self, line: &AckLine, gates: String, tip: Option<Oid>, at: Timestamp) -> JudgedAck {
+        let mut statement = Ok(line.statement.clone());
+        let signature = match sign::judge(line, &self.signers.signers, at) {
+            Ok(()) => Signature::Good(self.record(line, at)),
+            Err(bad) => match bad.outcome() {
+                AckOutcome::Unauthorized => Signature::Unauthorized(bad.to_string()),
+                AckOutcome::Malformed => {
+                    statement = Err(bad.to_string());
+                    Signature::Forged(bad.to_string())
+                }
+                AckOutcome::Forged
+                | AckOutcome::Valid
+                | AckOutcome::Replayed
+                | AckOutcome::Stale
+                | AckOutcome::Expired
+                | AckOutcome::Orphan => Signature::Forged(bad.to_string()),
+            },
+        };
+        JudgedAck {
+            line: line.encode(),
+            statement,
+            signature,
+            repo: self.repo_id.to_string(),
+            request: Some(self.request),
+            gates,
+            tip,
+            at,
+        }
+    }
+
+    fn record(&self, line: &AckLine, at: Timestamp) -> AckRecord {
+        AckRecord {
+            decision: line.statement.decision,
+            line: line.encode(),
+            signer: line.statement.signer.clone(),
+            key: line.statement.key.clone(),
+            signers: self.signers.source.as_str().to_owned(),
+            signers_digest: self.signers.digest.clone(),
+            at,
+        }
+    }
+}
+
+fn require_reviewed(policy: &Policy, request: &Request, ask: &AckAsk) -> Result<(), LedgerError> {
+    match ask.candidate {
+        Some(reviewed) if reviewed != request.candidate.commit => {
+            let because = format!("its candidate is {}, not {reviewed}", request.candidate.commit);
+            Err(LedgerError::refused(Code::Stale, policy.policy_id.as_str(), because))
+        }
+        Some(_) | None => Ok(()),
+    }
+}
+
+/// The life of an answer; a time nobody will see cannot be written down.
+fn life(expires_ms: u64) -> Result<i64, LedgerError> {
+    let most = limits::ACK_EXPIRES_MAX_MS;
+    let fits = i64::try_from(expires_ms).ok().filter(|_| expires_ms <= most);
+    fits.ok_or_else(|| {
+        let because = format!("{expires_ms} ms, at most {most} are accepted");
+        LedgerError::refused(Code::BadTime, "--expires", because)
+    })
+}
+
+fn accepted(
+    recording: Recording,
+    id: &PolicyId,
+    line: AckLine,
+    candidate: Oid,
+) -> Result<AckGiven, LedgerError> {
+    for (recorded, _) in &recording.events {
+        if let Body::AckRefused(refused) = &recorded.event.body {
+            let code = refused.outcome.code().unwrap_or(Code::Internal);
+            return Err(LedgerError::refused(code, id.as_str(), refused.because.clone()));
+        }
+    }
+    let AckStatement { decision, signer, key, .. } = line.statement;
+    Ok(AckGiven { recording, decision, signer, key, candidate })
+}
