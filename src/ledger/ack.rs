@@ -303,3 +303,6 @@ fn accepted(
     let AckStatement { decision, signer, key, .. } = line.statement;
     Ok(AckGiven { recording, decision, signer, key, candidate })
 }
+
+#[cfg(test)]
+mod tests;

@@ -235,3 +235,6 @@ pub(super) fn touches_rules(path: &RepoPath) -> bool {
     let first = path.names().next();
     first == Some(b".agentproto") || path.as_bytes() == b"agentproto.json"
 }
+
+#[cfg(test)]
+mod tests;

@@ -10,6 +10,8 @@ mod attach;
 mod commit_rules;
 mod error;
 mod gates;
+#[cfg(test)]
+mod lab;
 mod load;
 mod problems;
 mod query;
