@@ -53,6 +53,11 @@ pub const INDEX_LOCK_WAIT_MS: u64 = 10_000;
 /// Attempts of a compare-and-swap on a notes ref.
 pub const NOTES_CAS_TRIES: u32 = 200;
 
+/// Largest file whose lines a review counts, bytes.
+pub const REVIEW_BLOB_BYTES: usize = 16 * 1024 * 1024;
+/// Most added and deleted lines a review counts in one file; the cost grows with the square.
+pub const REVIEW_LINE_EDITS: usize = 8_000;
+
 /// Default life of an ack, milliseconds (decisions 14).
 pub const ACK_EXPIRES_DEFAULT_MS: u64 = 24 * 3600 * 1000;
 /// Longest life of an ack, milliseconds: ten years.

@@ -113,7 +113,7 @@ impl Ledger {
     }
 
     /// A policy of this clone; one that another clone's journal tells of is named as such.
-    fn require_own(&self, id: &PolicyId) -> Result<Policy, LedgerError> {
+    pub(super) fn require_own(&self, id: &PolicyId) -> Result<Policy, LedgerError> {
         if let Some(policy) = self.policy(id)? {
             return Ok(policy);
         }

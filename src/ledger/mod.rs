@@ -16,6 +16,7 @@ mod load;
 mod problems;
 mod query;
 mod record;
+mod review;
 
 pub use ack::{AckAsk, AckGiven};
 pub use adopt::AdoptAsk;
@@ -23,6 +24,7 @@ pub use attach::{AttachAsk, CommitAsk, GateAsk};
 pub use error::{LedgerError, Problem};
 pub use query::{Listed, Page, Query, Seen};
 pub use record::{Recording, View};
+pub use review::{Changed, LineCounts, Review, SignersSeen};
 
 use crate::{
     domain::{candidate::Identity, oid::Oid},
