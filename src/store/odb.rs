@@ -84,6 +84,8 @@ impl Odb {
             })?
             .to_thread_local();
         repo.object_cache_size_if_unset(OBJECT_CACHE_BYTES);
+        // `refs/replace` puts other bytes in the place of what an id names: nothing here may be told by it.
+        repo.objects.ignore_replacements = true;
         let kept = repo.clone();
         *self.handle.lock().unwrap_or_else(PoisonError::into_inner) = Some((stamp, kept));
         Ok(repo)

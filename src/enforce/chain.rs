@@ -1,0 +1,408 @@
+//! One journal, read from its first event to its last and lived through again.
+//!
+//! Contract: every commit is hashed; `Seq` has no gap and no repeat; `Prev` is right; the first event names
+//! repository and format; each event is stepped by this version's machine from the empty state, and the state
+//! tree after it must be exactly the one that follows. The first thing that does not fit ends the reading and
+//! makes the whole journal worth nothing as evidence. An event of another machine version cannot be checked,
+//! which is no better.
+
+use super::commits::Objects;
+use crate::{
+    domain::{
+        ack::AckOutcome,
+        event::{Body, Entity, Event, Recorded},
+        ids::{PolicyId, WriterId},
+        oid::Oid,
+        policy::Policy,
+        session::Session,
+        time::Timestamp,
+    },
+    engine::{ENGINE, State, step},
+    store::{
+        StoreError, Tip,
+        object::{Kind, Object},
+        tree::{self, Change, Mode},
+    },
+    wire::{
+        document::{self, Document, closed_path, open_path},
+        message,
+    },
+};
+use serde::{Serialize, de::DeserializeOwned};
+use serde_json::Map;
+use std::collections::{BTreeMap, HashMap};
+
+/// Trees kept in memory while a journal is read; older ones are read again.
+const TREES_KEPT: usize = 1024;
+
+/// Where a journal says that governance began: the base of its first session.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Began {
+    /// No session is told of.
+    NotYet,
+    /// On an unborn branch.
+    BeforeTheFirstCommit,
+    /// When this commit was checked out.
+    At(Oid),
+}
+
+/// The first thing in a journal that does not fit.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Broken {
+    /// The entry it was found at.
+    pub(super) at: Oid,
+    pub(super) why: String,
+}
+
+/// What the events of one policy say, and which they are.
+#[derive(Debug)]
+pub(super) struct Story {
+    pub(super) attached: Oid,
+    pub(super) passed: Option<Oid>,
+    pub(super) ready: Option<Ready>,
+    /// Consumed acks in order: the event, and when.
+    pub(super) acked: Vec<(Oid, Timestamp)>,
+    /// The last line that was turned down.
+    pub(super) refused: Option<(AckOutcome, String)>,
+    /// The event, and the commit it names.
+    pub(super) committed: Option<(Oid, Oid)>,
+}
+
+/// The `policy:commit-ready` event.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Ready {
+    pub(super) id: Oid,
+    pub(super) ack: bool,
+}
+
+/// A journal that was read.
+pub(super) struct Chain {
+    pub(super) writer: WriterId,
+    pub(super) tip: Oid,
+    /// Events that hold.
+    pub(super) events: u64,
+    /// The repository it says it belongs to.
+    pub(super) repo: Option<String>,
+    pub(super) broken: Option<Broken>,
+    pub(super) began: Began,
+    pub(super) state: State,
+    pub(super) stories: BTreeMap<PolicyId, Story>,
+}
+
+impl Chain {
+    /// A policy with its story.
+    pub(super) fn policy(&self, id: &PolicyId) -> Option<(&Policy, &Story)> {
+        Some((self.state.policies.get(id)?, self.stories.get(id)?))
+    }
+
+    /// A journal of another repository is broken here.
+    pub(super) fn require_repo(&mut self, ours: Option<&str>) {
+        if let (Some(ours), Some(theirs), None) = (ours, &self.repo, &self.broken)
+            && ours != theirs
+        {
+            let why = format!("it belongs to repository {theirs}, this one is {ours}");
+            self.broken = Some(Broken { at: self.tip, why });
+            self.began = Began::NotYet;
+        }
+    }
+}
+
+/// Reads a whole journal.
+pub(super) fn read(objects: Objects<'_>, tip: &Tip) -> Chain {
+    let mut replay = Replay {
+        objects,
+        root: None,
+        trees: HashMap::new(),
+        chain: Chain {
+            writer: tip.writer.clone(),
+            tip: tip.id,
+            events: 0,
+            repo: None,
+            broken: None,
+            began: Began::NotYet,
+            state: State::default(),
+            stories: BTreeMap::new(),
+        },
+    };
+    let broken = |at: Oid, why: String| Some(Broken { at, why });
+    match entries(objects, tip.id) {
+        Err((at, why)) => replay.chain.broken = broken(at, why),
+        Ok(entries) => {
+            for entry in entries.iter().rev() {
+                if let Err(why) = replay.entry(entry) {
+                    replay.chain.broken = broken(entry.id, why);
+                    break;
+                }
+            }
+        }
+    }
+    replay.chain
+}
+
+/// A journal commit as its bytes say it.
+struct Entry {
+    id: Oid,
+    tree: Oid,
+    message: Vec<u8>,
+}
+
+/// All entries, newest first.
+fn entries(objects: Objects<'_>, tip: Oid) -> Result<Vec<Entry>, (Oid, String)> {
+    let mut entries = Vec::new();
+    let mut next = Some(tip);
+    while let Some(id) = next {
+        let commit = objects.commit(&id).map_err(|e| (id, e.to_string()))?;
+        if commit.parents.len() > 1 {
+            return Err((id, "an entry has more than one parent".to_owned()));
+        }
+        next = commit.parents.first().copied();
+        entries.push(Entry { id, tree: commit.tree, message: commit.message });
+    }
+    Ok(entries)
+}
+
+struct Replay<'a> {
+    objects: Objects<'a>,
+    /// The state tree so far.
+    root: Option<Oid>,
+    trees: HashMap<Oid, Vec<u8>>,
+    chain: Chain,
+}
+
+impl Replay<'_> {
+    fn entry(&mut self, entry: &Entry) -> Result<(), String> {
+        let recorded = self.decode(entry)?;
+        let before = self.around(&recorded.event);
+        let prev = last_of(&before, &recorded.event.subject);
+        if recorded.prev != prev {
+            return Err(format!("Prev is {}, expected {}", or_none(recorded.prev), or_none(prev)));
+        }
+        let stepped = step(&before, &recorded).map_err(|e| e.to_string())?;
+        self.chain.state.sessions.extend(stepped.state.sessions);
+        self.chain.state.policies.extend(stepped.state.policies);
+        self.same_members(&recorded.event)?;
+        self.same_tree(&stepped.touched, &entry.tree)?;
+        self.remember(entry.id, &recorded);
+        self.chain.events = recorded.seq;
+        Ok(())
+    }
+
+    fn decode(&mut self, entry: &Entry) -> Result<Recorded, String> {
+        let message = message::decode(&entry.message).map_err(|e| e.to_string())?;
+        let expected = self.chain.events + 1;
+        if message.seq != expected {
+            return Err(format!("Seq is {}, expected {expected}", message.seq));
+        }
+        match (expected, &message.repo, message.format) {
+            (1, Some(repo), Some(message::FORMAT)) => self.chain.repo = Some(repo.clone()),
+            (1, Some(_), Some(other)) => {
+                return Err(format!("journal format {other} is not known"));
+            }
+            (1, _, _) => return Err("the first event names no repository and format".to_owned()),
+            (_, None, None) => {}
+            (_, _, _) => return Err("repository and format stand in a later event".to_owned()),
+        }
+        if message.engine != ENGINE {
+            let engine = message.engine;
+            return Err(format!("engine {engine} made it, this version can only check {ENGINE}"));
+        }
+        let recorded = message.recorded().map_err(|e| e.to_string())?;
+        recorded.ok_or_else(|| format!("the kind {} is not known", message.kind))
+    }
+
+    /// The entities `step` looks at for this event: small, or each step would copy the whole state.
+    fn around(&self, event: &Event) -> State {
+        let mut state = State::default();
+        match &event.subject {
+            Entity::Session(id) => {
+                let policies = self.chain.state.sessions.get(id).map(|s| s.policies.as_slice());
+                self.add_sessions(&mut state, std::slice::from_ref(id));
+                for policy in policies.unwrap_or_default() {
+                    self.add_policy(&mut state, policy);
+                }
+            }
+            Entity::Policy(id) => {
+                self.add_policy(&mut state, id);
+                self.add_sessions(&mut state, &event.sessions);
+            }
+            Entity::Journal => {}
+        }
+        state
+    }
+
+    fn add_policy(&self, state: &mut State, id: &PolicyId) {
+        if let Some(policy) = self.chain.state.policies.get(id) {
+            self.add_sessions(state, &policy.spec.session_ids);
+            state.policies.insert(id.clone(), policy.clone());
+        }
+    }
+
+    fn add_sessions(&self, state: &mut State, ids: &[crate::domain::ids::SessionId]) {
+        for id in ids {
+            if let Some(session) = self.chain.state.sessions.get(id) {
+                state.sessions.insert(id.clone(), session.clone());
+            }
+        }
+    }
+
+    /// The `Session` trailers of a policy's event are its members, all of them known.
+    fn same_members(&self, event: &Event) -> Result<(), String> {
+        let Entity::Policy(id) = &event.subject else { return Ok(()) };
+        let members = self.chain.state.policies.get(id).map(|p| p.spec.session_ids.as_slice());
+        let known = |s| self.chain.state.sessions.contains_key(s);
+        if members == Some(event.sessions.as_slice()) && event.sessions.iter().all(known) {
+            return Ok(());
+        }
+        Err(format!("the sessions of {id} are not the ones its event names"))
+    }
+
+    fn same_tree(&mut self, touched: &[Entity], actual: &Oid) -> Result<(), String> {
+        let mut files = Vec::new();
+        for entity in touched {
+            files.extend(self.file_of(entity)?);
+        }
+        let mut expected = self.edited(&files)?;
+        if expected != *actual {
+            // Fields of a later version lie in documents, too; what this version knows must be equal.
+            for file in &mut files {
+                file.data = self.as_written(actual, file)?;
+            }
+            expected = self.edited(&files)?;
+        }
+        if expected != *actual {
+            return Err(format!("its state tree is {actual}, its events lead to {expected}"));
+        }
+        self.root = Some(expected);
+        Ok(())
+    }
+
+    fn file_of(&self, entity: &Entity) -> Result<Option<File>, String> {
+        let state = &self.chain.state;
+        match entity {
+            Entity::Session(id) => state.sessions.get(id).map(|s| {
+                File::of(entity, s, s.is_exited() && s.policies.is_empty(), same_as::<Session>)
+            }),
+            Entity::Policy(id) => state
+                .policies
+                .get(id)
+                .map(|p| File::of(entity, p, p.status.is_terminal(), same_as::<Policy>)),
+            Entity::Journal => None,
+        }
+        .transpose()
+    }
+
+    /// The tree after these files were written into the present one.
+    fn edited(&mut self, files: &[File]) -> Result<Oid, String> {
+        let mut changes = Vec::new();
+        for file in files {
+            let gone = file.gone.as_ref().map(|path| Change { path: path.clone(), to: None });
+            let blob = crate::store::object::hash(Kind::Blob, &file.data);
+            let put = Change { path: file.path.clone(), to: Some((Mode::File, blob)) };
+            changes.extend(gone.into_iter().chain([put]));
+        }
+        let (trees, objects) = (&self.trees, self.objects);
+        let mut load = |id: &Oid| -> Result<Vec<u8>, StoreError> {
+            trees.get(id).map_or_else(|| objects.get(id, Kind::Tree), |data| Ok(data.clone()))
+        };
+        let made = tree::edit(self.root, &changes, &mut load);
+        let (id, made) = made.map_err(|e| e.to_string())?;
+        if self.trees.len() > TREES_KEPT {
+            self.trees.clear();
+        }
+        self.trees.extend(made.into_iter().map(|Object { id, data, .. }| (id, data)));
+        Ok(id)
+    }
+
+    /// The document as the journal has it, if it says the same.
+    fn as_written(&self, root: &Oid, file: &File) -> Result<Vec<u8>, String> {
+        let path = String::from_utf8_lossy(&file.path);
+        let found = self.objects.0.document(root, &path).map_err(|e| e.to_string())?;
+        match found {
+            Some(data) if (file.same)(&data, &file.data) => Ok(data),
+            Some(_) => Err(format!("{path} is not what the events lead to")),
+            None => Err(format!("{path} is not in the state tree")),
+        }
+    }
+
+    fn remember(&mut self, id: Oid, recorded: &Recorded) {
+        let Entity::Policy(policy) = &recorded.event.subject else {
+            if let (Body::SessionStarted(e), Began::NotYet) =
+                (&recorded.event.body, self.chain.began)
+            {
+                self.chain.began = e.base.map_or(Began::BeforeTheFirstCommit, Began::At);
+            }
+            return;
+        };
+        let story = self.chain.stories.entry(policy.clone()).or_insert_with(|| Story {
+            attached: id,
+            passed: None,
+            ready: None,
+            acked: Vec::new(),
+            refused: None,
+            committed: None,
+        });
+        match &recorded.event.body {
+            Body::GatePassed(_) => story.passed = Some(id),
+            Body::CommitReady(e) => story.ready = Some(Ready { id, ack: e.ack }),
+            Body::PolicyAcked(_) => story.acked.push((id, recorded.at)),
+            Body::AckRefused(e) => story.refused = Some((e.outcome, e.because.clone())),
+            Body::Committed(e) => story.committed = Some((id, e.commit)),
+            Body::SessionStarted(_)
+            | Body::TurnStarted(_)
+            | Body::TurnEnded(_)
+            | Body::InputAwaited(_)
+            | Body::InputAnswered(_)
+            | Body::SessionExited(_)
+            | Body::CommandDone(_)
+            | Body::PolicyAttached(_)
+            | Body::GatingStarted(_)
+            | Body::PolicyFailed(_)
+            | Body::PolicyCancelled(_)
+            | Body::Recovered(_) => {}
+        }
+    }
+}
+
+/// A state document as it should be.
+struct File {
+    path: Vec<u8>,
+    /// Where it lay while the entity was alive.
+    gone: Option<Vec<u8>>,
+    data: Vec<u8>,
+    same: fn(&[u8], &[u8]) -> bool,
+}
+
+impl File {
+    fn of<T: Serialize + Clone>(
+        entity: &Entity,
+        value: &T,
+        over: bool,
+        same: fn(&[u8], &[u8]) -> bool,
+    ) -> Result<Self, String> {
+        let (open, closed) = (open_path(entity).into_bytes(), closed_path(entity).into_bytes());
+        let (path, gone) = if over { (closed, Some(open)) } else { (open, None) };
+        let data = document::encode(&Document { value: value.clone(), extra: Map::new() })
+            .map_err(|e| e.to_string())?;
+        Ok(Self { path, gone, data, same })
+    }
+}
+
+/// Two documents say the same as far as this version understands them.
+fn same_as<T: DeserializeOwned + Serialize + PartialEq>(actual: &[u8], expected: &[u8]) -> bool {
+    match (document::decode::<T>(actual), document::decode::<T>(expected)) {
+        (Ok(actual), Ok(expected)) => actual.value == expected.value,
+        (_, _) => false,
+    }
+}
+
+fn last_of(state: &State, entity: &Entity) -> Option<u64> {
+    match entity {
+        Entity::Session(id) => state.sessions.get(id).map(|s| s.last),
+        Entity::Policy(id) => state.policies.get(id).map(|p| p.last),
+        Entity::Journal => None,
+    }
+}
+
+fn or_none(seq: Option<u64>) -> String {
+    seq.map_or_else(|| "none".to_owned(), |n| n.to_string())
+}
