@@ -1,0 +1,255 @@
+//! Every state against every input: the events it leads to, or the code it is refused with.
+
+use super::lab::{World, ack, candidate, end_turn, pol, policy_in, run, ses, spec, started};
+use crate::{
+    code::Code,
+    domain::{
+        ack::Decision,
+        event::SessionStarted,
+        input::{Covers, Input, Report, RunEnd},
+        policy::{PolicySpec, Status, Then},
+        session::{EndReason, Exit, OpenRequest},
+    },
+};
+
+const POLICY: &str = "
+    state         input        leads to
+    unknown       gates        no-such-policy
+    unknown       ack          no-such-policy
+    unknown       moved        no-such-policy
+    unknown       impossible   no-such-policy
+    unknown       cancel       no-such-policy
+    watching      gates        terminal
+    watching      ack          not-awaiting
+    watching      moved        terminal
+    watching      impossible   terminal
+    watching      cancel       policy:cancelled
+    gating        gates        policy:passed+policy:commit-ready
+    gating        ack          not-awaiting
+    gating        moved        terminal
+    gating        impossible   terminal
+    gating        cancel       policy:cancelled
+    awaiting-ack  gates        terminal
+    awaiting-ack  ack          policy:acked
+    awaiting-ack  moved        terminal
+    awaiting-ack  impossible   policy:failed
+    awaiting-ack  cancel       policy:cancelled
+    committing    gates        terminal
+    committing    ack          not-awaiting
+    committing    moved        policy:committed
+    committing    impossible   policy:failed
+    committing    cancel       committing
+    done          gates        terminal
+    done          ack          terminal
+    done          moved        terminal
+    done          impossible   terminal
+    done          cancel       terminal
+    blocked       gates        terminal
+    blocked       ack          terminal
+    blocked       moved        terminal
+    blocked       impossible   terminal
+    blocked       cancel       terminal
+    cancelled     gates        terminal
+    cancelled     ack          terminal
+    cancelled     moved        terminal
+    cancelled     impossible   terminal
+    cancelled     cancel       terminal
+";
+
+const SESSION: &str = "
+    state    input           leads to
+    unknown  turn-start      no-such-session
+    unknown  turn-end        no-such-session
+    unknown  awaiting-input  no-such-session
+    unknown  input-answered  no-such-session
+    unknown  exited          no-such-session
+    unknown  command-done    no-such-session
+    unknown  attach          no-such-session
+    none     turn-start      session:turn-start
+    none     turn-end        session:turn-end
+    none     awaiting-input  session:awaiting-input
+    none     input-answered  no-such-request
+    none     exited          session:exited
+    none     command-done    session:command-done
+    none     attach          policy:attached
+    running  turn-start      session:turn-end+session:turn-start
+    running  turn-end        session:turn-end
+    running  awaiting-input  session:awaiting-input
+    running  input-answered  no-such-request
+    running  exited          session:turn-end+session:exited
+    running  command-done    session:command-done
+    running  attach          policy:attached
+    ended    turn-start      session:turn-start
+    ended    turn-end        session:turn-end
+    ended    awaiting-input  session:awaiting-input
+    ended    input-answered  no-such-request
+    ended    exited          session:exited
+    ended    command-done    session:command-done
+    ended    attach          policy:attached+policy:gating
+    asking   turn-start      session:turn-start
+    asking   turn-end        session:turn-end
+    asking   awaiting-input  session:awaiting-input
+    asking   input-answered  session:input-answered
+    asking   exited          session:exited
+    asking   command-done    session:command-done
+    asking   attach          policy:attached
+    failed   turn-start      terminal
+    failed   turn-end        terminal
+    failed   awaiting-input  terminal
+    failed   input-answered  terminal
+    failed   exited          terminal
+    failed   command-done    terminal
+    failed   attach          terminal
+    gone     turn-start      terminal
+    gone     turn-end        terminal
+    gone     awaiting-input  terminal
+    gone     input-answered  terminal
+    gone     exited          terminal
+    gone     command-done    terminal
+    gone     attach          policy:attached+policy:gating
+";
+
+fn rows(table: &'static str) -> Vec<[&'static str; 3]> {
+    let lines = table.lines().filter(|l| !l.trim().is_empty()).skip(1);
+    lines
+        .map(|line| {
+            let words: Vec<&str> = line.split_whitespace().collect();
+            words.try_into().unwrap()
+        })
+        .collect()
+}
+
+fn policy_input(word: &str) -> Input {
+    let policy = pol(1);
+    match word {
+        "gates" => Input::GatesEnded { policy, attempt: 1, run: run(RunEnd::Ready(candidate())) },
+        "ack" => ack(1, Decision::Approve),
+        "moved" => Input::BranchMoved { policy },
+        "impossible" => {
+            let because = "it moved".to_owned();
+            Input::LandingImpossible { policy, code: Code::StaleCandidate, because }
+        }
+        "cancel" => Input::CancelAsked { policy, because: None },
+        other => panic!("no input {other}"),
+    }
+}
+
+fn session_input(word: &str) -> Input {
+    let report = match word {
+        "attach" => {
+            let (policy, spec) = (pol(9), spec(Then::Emit, &[1]));
+            return Input::PolicyAsked { policy, spec, covers: Covers::LastAndNext };
+        }
+        "turn-start" => Report::TurnStart { turn: None },
+        "turn-end" => end_turn(EndReason::Completed),
+        "awaiting-input" => question("q"),
+        "input-answered" => Report::InputAnswered { id: None },
+        "exited" => Report::Exited { exit: Exit::Code(1) },
+        "command-done" => Report::CommandDone { argv: vec!["ls".into()], code: Some(0) },
+        other => panic!("no report {other}"),
+    };
+    Input::Reported { session: ses(1), report, key: None }
+}
+
+fn question(id: &str) -> Report {
+    let request = OpenRequest { id: id.into(), kind: None, text: None, options: vec![] };
+    Report::AwaitingInput { requests: vec![request] }
+}
+
+fn session_in(state: &str) -> World {
+    let mut world = World::default();
+    if state == "unknown" {
+        return world;
+    }
+    world.adopt(1);
+    let said = match state {
+        "none" => vec![],
+        "running" => vec![Report::TurnStart { turn: None }],
+        "ended" => vec![end_turn(EndReason::Completed)],
+        "asking" => vec![end_turn(EndReason::Completed), question("q")],
+        "failed" => vec![end_turn(EndReason::Error), Report::Exited { exit: Exit::Code(1) }],
+        "gone" => vec![Report::Exited { exit: Exit::Code(0) }],
+        other => panic!("no state {other}"),
+    };
+    for report in said {
+        world.report(1, report);
+    }
+    world
+}
+
+#[test]
+fn every_policy_state_against_every_input() {
+    let rows = rows(POLICY);
+    assert_eq!(rows.len(), (Status::ALL.len() + 1) * 5);
+    for [state, word, expected] in rows {
+        let mut world = policy_in(state);
+        let before = world.state.clone();
+        assert_eq!(world.answer(policy_input(word)), expected, "{state} {word}");
+        assert_eq!(world.state == before, !expected.contains(':'), "{state} {word}");
+    }
+}
+
+#[test]
+fn every_session_state_against_every_input() {
+    let rows = rows(SESSION);
+    assert_eq!(rows.len(), 7 * 7);
+    for [state, word, expected] in rows {
+        let mut world = session_in(state);
+        let before = world.state.clone();
+        assert_eq!(world.answer(session_input(word)), expected, "{state} {word}");
+        assert_eq!(world.state == before, !expected.contains(':'), "{state} {word}");
+    }
+}
+
+#[test]
+fn a_refusal_names_whom_it_concerns_and_why() {
+    let now = crate::engine::Now { at: super::lab::at(0), next_seq: 1 };
+    let input = Input::CancelAsked { policy: pol(1), because: None };
+    let refusal = crate::engine::decide(&policy_in("committing").state, input, now).unwrap_err();
+    let said = format!("{}: it was approved and is being landed", pol(1));
+    assert_eq!((refusal.code, refusal.to_string()), (Code::Committing, said));
+}
+
+#[test]
+fn an_id_is_used_once() {
+    let mut world = policy_in("watching");
+    let again = Input::SessionAdopted { session: ses(1), started: started() };
+    assert_eq!(world.answer(again), "internal-error");
+    let spec = spec(Then::Emit, &[1]);
+    assert_eq!(world.attach(1, spec, Covers::Next), "internal-error");
+}
+
+#[test]
+fn commit_is_a_session_a_turn_and_a_policy_at_once() {
+    let mut world = World::default();
+    let asked = |spec: PolicySpec| Input::CommitAsked {
+        session: ses(1),
+        started: SessionStarted { own: true, ..started() },
+        policy: pol(1),
+        spec,
+    };
+    let batch = "session:started+session:turn-end+policy:attached+policy:gating";
+    assert_eq!(world.answer(asked(spec(Then::Commit, &[1]))), batch);
+    world.gates(1, RunEnd::Ready(candidate()));
+    assert!(!world.session(1).is_exited());
+    world.ask(ack(1, Decision::Approve)).unwrap();
+    assert!(!world.session(1).is_exited());
+    world.ask(Input::BranchMoved { policy: pol(1) }).unwrap();
+    let session = world.session(1);
+    assert!(session.is_exited() && session.policies.is_empty());
+    assert_eq!(session.exit_seq, world.last_seq());
+    assert_eq!(world.report(1, Report::TurnStart { turn: None }), "terminal");
+}
+
+#[test]
+fn a_session_of_its_own_keeps_the_exit_it_reported() {
+    let mut world = World::default();
+    let started = SessionStarted { own: true, ..started() };
+    let spec = spec(Then::Commit, &[1]);
+    world.ask(Input::CommitAsked { session: ses(1), started, policy: pol(1), spec }).unwrap();
+    world.report(1, Report::Exited { exit: Exit::Code(3) });
+    let told = world.session(1).clone();
+    world.ask(Input::CancelAsked { policy: pol(1), because: None }).unwrap();
+    assert_eq!(world.session(1).process, told.process);
+    assert_eq!(world.session(1).exit_seq, told.exit_seq);
+}

@@ -1,0 +1,11 @@
+//! The machine held to tables written by hand, to the specification's sentences and to random stories.
+
+mod acks;
+mod decisions;
+mod effects;
+mod gates;
+mod lab;
+mod random;
+mod reports;
+mod table;
+mod turns;

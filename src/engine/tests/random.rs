@@ -1,0 +1,272 @@
+//! Random stories: whatever is asked in whatever order, what must always hold holds.
+
+use super::lab::{World, candidate, judged, oid, pol, run, ses, spec, started, statement};
+use crate::{
+    code::Code,
+    domain::{
+        ack::{AckStatement, Decision},
+        event::{Body, Entity, Kind, SessionStarted},
+        input::{Covers, Input, JudgedAck, Report, RunEnd, Signature},
+        policy::{Outcome, Policy, Status, Then},
+        session::{EndReason, Exit, OpenRequest, Session, Turn},
+    },
+    engine::{Member, State},
+};
+use proptest::prelude::*;
+
+const SESSIONS: usize = 3;
+const POLICIES: usize = 5;
+
+/// One thing asked, in numbers that shrink well.
+#[derive(Clone, Debug)]
+enum Ask {
+    Adopt(usize),
+    Report(usize, Report, Option<u8>),
+    Attach { members: Vec<usize>, then: Then, ack: bool, covers: Covers },
+    Commit(usize),
+    Gates { policy: usize, attempt: u32, end: RunEnd },
+    Ack { policy: usize, decision: Decision, wrong: u8 },
+    Moved(usize),
+    Impossible(usize),
+    Cancel(usize),
+}
+
+fn report() -> impl Strategy<Value = Report> {
+    let turn = || prop::option::weighted(0.5, 0u64..5);
+    let request =
+        |id: u8| OpenRequest { id: id.to_string(), kind: None, text: None, options: vec![] };
+    let reason = prop_oneof![4 => Just(EndReason::Completed), 1 => Just(EndReason::Error)];
+    let exit = prop_oneof![(0i32..2).prop_map(Exit::Code), Just(Exit::Unknown)];
+    prop_oneof![
+        4 => turn().prop_map(|turn| Report::TurnStart { turn }),
+        8 => (turn(), reason).prop_map(|(turn, reason)| Report::TurnEnd { turn, reason }),
+        1 => (0u8..3).prop_map(move |id| Report::AwaitingInput { requests: vec![request(id)] }),
+        1 => prop::option::of(0u8..3)
+            .prop_map(|id| Report::InputAnswered { id: id.map(|n| n.to_string()) }),
+        1 => exit.prop_map(|exit| Report::Exited { exit }),
+        1 => Just(Report::CommandDone { argv: vec![], code: Some(0) }),
+    ]
+}
+
+fn ask() -> impl Strategy<Value = Ask> {
+    let policy = || 0..POLICIES;
+    let members = prop::sample::subsequence(vec![0, 1, 2], 1..=SESSIONS);
+    let then = prop_oneof![Just(Then::Emit), Just(Then::Commit)];
+    let covers = prop_oneof![
+        Just(Covers::LastAndNext),
+        Just(Covers::Next),
+        (0u64..20).prop_map(Covers::After),
+    ];
+    let end = prop_oneof![
+        2 => Just(RunEnd::Green),
+        1 => Just(RunEnd::NoChange),
+        4 => Just(RunEnd::Ready(candidate())),
+        1 => Just(RunEnd::Red { code: Code::GateRed, because: None }),
+        1 => Just(RunEnd::Broken { code: Code::RunnerFailed, because: None }),
+    ];
+    let decision = prop_oneof![3 => Just(Decision::Approve), 1 => Just(Decision::Reject)];
+    prop_oneof![
+        2 => (0..SESSIONS).prop_map(Ask::Adopt),
+        8 => (0..SESSIONS, report(), prop::option::weighted(0.3, 0u8..4))
+            .prop_map(|(s, report, key)| Ask::Report(s, report, key)),
+        4 => (members, then, any::<bool>(), covers)
+            .prop_map(|(members, then, ack, covers)| Ask::Attach { members, then, ack, covers }),
+        1 => (0..SESSIONS).prop_map(Ask::Commit),
+        6 => (policy(), prop_oneof![4 => Just(1u32), 1 => Just(2)], end)
+            .prop_map(|(policy, attempt, end)| Ask::Gates { policy, attempt, end }),
+        6 => (policy(), decision, 0u8..12)
+            .prop_map(|(policy, decision, wrong)| Ask::Ack { policy, decision, wrong }),
+        3 => policy().prop_map(Ask::Moved),
+        1 => policy().prop_map(Ask::Impossible),
+        1 => policy().prop_map(Ask::Cancel),
+    ]
+}
+
+/// The input, unless it would use an id twice (ids are fresh by construction) or end a run in a way that its
+/// policy is not for.
+fn input(ask: Ask, state: &State) -> Option<Input> {
+    let fresh = (0..POLICIES).map(pol).find(|id| !state.policies.contains_key(id));
+    Some(match ask {
+        Ask::Adopt(n) => {
+            let session = Some(ses(n)).filter(|id| !state.sessions.contains_key(id))?;
+            Input::SessionAdopted { session, started: started() }
+        }
+        Ask::Report(n, report, key) => {
+            Input::Reported { session: ses(n), report, key: key.map(|k| k.to_string()) }
+        }
+        Ask::Attach { members, then, ack, covers } => {
+            let mut spec = spec(then, &members);
+            if let Some(commit) = &mut spec.commit {
+                commit.require_human_ack = ack;
+            }
+            Input::PolicyAsked { policy: fresh?, spec, covers }
+        }
+        Ask::Commit(n) => {
+            let session = Some(ses(n)).filter(|id| !state.sessions.contains_key(id))?;
+            let started = SessionStarted { own: true, ..started() };
+            Input::CommitAsked { session, started, policy: fresh?, spec: spec(Then::Commit, &[n]) }
+        }
+        Ask::Gates { policy, attempt, end } => {
+            let then = state.policies.get(&pol(policy)).map_or(Then::Commit, |p| p.spec.then);
+            let green = matches!(end, RunEnd::Green);
+            let changes = matches!(end, RunEnd::NoChange | RunEnd::Ready(_));
+            let fits = if then == Then::Emit { !changes } else { !green };
+            fits.then(|| Input::GatesEnded { policy: pol(policy), attempt, run: run(end) })?
+        }
+        Ask::Ack { policy, decision, wrong } => {
+            let said = AckStatement { policy: pol(policy), ..statement(decision) };
+            Input::AckArrived { policy: pol(policy), ack: Box::new(spoilt(judged(said), wrong)) }
+        }
+        Ask::Moved(n) => Input::BranchMoved { policy: pol(n) },
+        Ask::Impossible(n) => Input::LandingImpossible {
+            policy: pol(n),
+            code: Code::StaleCandidate,
+            because: "it moved".into(),
+        },
+        Ask::Cancel(n) => Input::CancelAsked { policy: pol(n), because: None },
+    })
+}
+
+fn spoilt(ack: JudgedAck, wrong: u8) -> JudgedAck {
+    match wrong {
+        0 => JudgedAck { signature: Signature::Forged("x".into()), ..ack },
+        1 => JudgedAck { tip: Some(oid(1)), ..ack },
+        2 => JudgedAck { statement: Err("x".into()), ..ack },
+        3 => JudgedAck { at: super::lab::at(9999), ..ack },
+        _ => ack,
+    }
+}
+
+/// What holds after every step, of the state and of the events that made it.
+fn check(world: &World) {
+    for session in world.state.sessions.values() {
+        check_session(world, session);
+    }
+    for policy in world.state.policies.values() {
+        check_policy(world, policy);
+    }
+}
+
+fn kind_at(world: &World, seq: u64) -> Kind {
+    world.log[usize::try_from(seq).unwrap() - 1].event.body.kind()
+}
+
+fn check_session(world: &World, session: &Session) {
+    let mut open: Vec<_> = world
+        .state
+        .policies
+        .values()
+        .filter(|p| !p.status.is_terminal() && p.spec.session_ids.contains(&session.session_id))
+        .map(|p| p.policy_id.clone())
+        .collect();
+    let mut listed = session.policies.clone();
+    open.sort();
+    listed.sort();
+    assert_eq!(listed, open);
+    if session.turn_began > 0 {
+        assert_eq!(kind_at(world, session.turn_began), Kind::TurnStarted);
+    }
+    if session.turn_ended > 0 {
+        assert_eq!(kind_at(world, session.turn_ended), Kind::TurnEnded);
+    }
+    if let Turn::Ended { seq, .. } = session.turn_state {
+        assert_eq!(seq, session.turn_ended);
+    }
+    assert!(session.exit_seq == 0 || session.is_exited());
+    assert_last(world, session.last, &Entity::Session(session.session_id.clone()));
+}
+
+fn assert_last(world: &World, last: u64, subject: &Entity) {
+    let found = world.log.iter().rev().find(|r| r.event.subject == *subject).unwrap();
+    assert_eq!(last, found.seq);
+}
+
+fn check_policy(world: &World, policy: &Policy) {
+    let standing: Vec<Member> =
+        policy.spec.session_ids.iter().map(|id| world.state.member(id, policy.spec.base)).collect();
+    if policy.status == Status::Watching {
+        assert!(standing.iter().any(|m| *m != Member::Finished), "a finished turn is lost");
+        assert!(!standing.contains(&Member::Gone), "waits for somebody who is gone");
+        assert_eq!(
+            policy.pending.len(),
+            standing.iter().filter(|m| **m != Member::Finished).count()
+        );
+    } else {
+        assert!(policy.pending.is_empty() && policy.stalled_by.is_empty());
+    }
+    let approvals = policy.acks.iter().filter(|a| a.decision == Decision::Approve).count();
+    assert!(policy.acks.len() <= 1);
+    let landed = policy.outcome == Some(Outcome::Committed);
+    assert_eq!(landed, policy.commit_sha.is_some());
+    if landed || policy.status == Status::Committing {
+        let asked = policy.spec.commit.as_ref().unwrap().needs_ack();
+        assert_eq!(approvals, usize::from(asked), "landed without the answer it needs");
+        assert!(policy.green && policy.candidate.is_some());
+    }
+    if let Some(seq) = policy.request_seq {
+        assert_eq!(kind_at(world, seq), Kind::CommitReady);
+        assert_eq!(kind_at(world, seq - 1), Kind::GatePassed);
+    }
+    assert_eq!(policy.status == Status::Done, policy.outcome.is_some());
+    assert_last(world, policy.last, &Entity::Policy(policy.policy_id.clone()));
+}
+
+/// Nothing that is over changes.
+fn assert_over_stays_over(before: &State, after: &State) {
+    for (id, policy) in &before.policies {
+        if policy.status.is_terminal() {
+            assert_eq!(after.policies.get(id), Some(policy));
+        }
+    }
+    for (id, session) in &before.sessions {
+        if session.is_exited() {
+            let now = &after.sessions[id];
+            assert_eq!(
+                (&now.process, now.turn, &now.turn_state, now.exit_seq, now.last),
+                (
+                    &session.process,
+                    session.turn,
+                    &session.turn_state,
+                    session.exit_seq,
+                    session.last
+                )
+            );
+        }
+    }
+}
+
+/// `already N` points to an event that said the same about the same session.
+fn assert_recorded_before(world: &World, answer: &str, ask: &Ask) {
+    let Some(seq) = answer.strip_prefix("already ") else { return };
+    let Ask::Report(session, ..) = ask else { panic!("{ask:?} was never asked before") };
+    let seq: usize = seq.parse().unwrap();
+    let event = &world.log[seq - 1].event;
+    assert_eq!(event.subject, Entity::Session(ses(*session)));
+    assert!(!matches!(event.body, Body::SessionStarted(_)));
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 384, ..ProptestConfig::default() })]
+
+    /// `World::ask` unwraps every step: an illegal event of our own ends the test.
+    #[test]
+    fn whatever_is_asked_what_must_hold_holds(asks in prop::collection::vec(ask(), 1..60)) {
+        let mut world = World::default();
+        for ask in asks {
+            let Some(input) = input(ask.clone(), &world.state) else { continue };
+            let before = world.state.clone();
+            match world.ask(input) {
+                Ok(answer) => assert_recorded_before(&world, &answer, &ask),
+                Err(code) => {
+                    assert_ne!(code, Code::Internal, "{ask:?}");
+                    assert_eq!(world.state, before);
+                }
+            }
+            assert_over_stays_over(&before, &world.state);
+            check(&world);
+        }
+        let seqs: Vec<u64> = world.log.iter().map(|r| r.seq).collect();
+        let gapless: Vec<u64> = (1..=world.last_seq()).collect();
+        prop_assert_eq!(seqs, gapless);
+    }
+}

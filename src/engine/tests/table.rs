@@ -1,0 +1,319 @@
+//! Every state against every kind of event. What a table does not list cannot happen.
+
+use super::lab::{
+    BRANCH, World, candidate, end_turn, oid, pol, policy_in, result, ses, spec, started,
+};
+use crate::{
+    domain::{
+        ack::{AckOutcome, Decision},
+        event::{
+            AckRefused, Body, CommandDone, CommitReady, Committed, Entity, Event, GatePassed,
+            GatingStarted, InputAnswered, InputAwaited, Kind, PolicyAcked, PolicyAttached,
+            PolicyCancelled, PolicyFailed, Recovered, SessionExited, TurnEnded, TurnStarted,
+        },
+        gate::Verdict,
+        input::Report,
+        policy::{AckRecord, Candidate, Outcome, Then},
+        session::{EndReason, Exit},
+    },
+    engine::{Illegal, State},
+};
+use std::collections::BTreeMap;
+
+const POLICY: &str = "
+    unknown       policy:attached      watching
+    watching      policy:gating        gating
+    watching      policy:failed        blocked
+    watching      policy:cancelled     cancelled
+    gating        policy:passed        green
+    gating        policy:failed        blocked
+    gating        policy:cancelled     cancelled
+    green         policy:commit-ready  awaiting-ack
+    awaiting-ack  policy:acked         committing
+    awaiting-ack  ack:refused          awaiting-ack
+    awaiting-ack  policy:failed        blocked
+    awaiting-ack  policy:cancelled     cancelled
+    committing    policy:committed     done
+    committing    policy:failed        blocked
+";
+
+const POLICY_STATES: [&str; 9] = [
+    "unknown",
+    "watching",
+    "gating",
+    "green",
+    "awaiting-ack",
+    "committing",
+    "done",
+    "blocked",
+    "cancelled",
+];
+
+const SESSION: &str = "
+    unknown  session:started         none
+    none     session:turn-start      running
+    none     session:turn-end        ended
+    none     session:awaiting-input  none
+    none     session:input-answered  none
+    none     session:command-done    none
+    none     session:exited          exited
+    running  session:turn-end        ended
+    running  session:awaiting-input  running
+    running  session:input-answered  running
+    running  session:command-done    running
+    running  session:exited          exited
+    ended    session:turn-start      running
+    ended    session:turn-end        ended
+    ended    session:awaiting-input  ended
+    ended    session:input-answered  ended
+    ended    session:command-done    ended
+    ended    session:exited          exited
+";
+
+const SESSION_STATES: [&str; 5] = ["unknown", "none", "running", "ended", "exited"];
+
+fn rows(table: &'static str) -> BTreeMap<(&'static str, &'static str), &'static str> {
+    let mut rows = BTreeMap::new();
+    for line in table.lines().filter(|l| !l.trim().is_empty()) {
+        let words: Vec<&str> = line.split_whitespace().collect();
+        let [from, kind, to] = words[..] else { panic!("three words: {line}") };
+        assert!(Kind::parse(kind).is_some(), "{kind}");
+        assert_eq!(rows.insert((from, kind), to), None, "{line}");
+    }
+    rows
+}
+
+/// An event of each kind that fits the first turn, the first gate run and the candidate of `lab`.
+fn body(kind: Kind, turn: u64) -> Body {
+    let key = None;
+    match kind {
+        Kind::SessionStarted => started().into(),
+        Kind::TurnStarted => TurnStarted { turn, key }.into(),
+        Kind::TurnEnded => {
+            TurnEnded { turn, reason: EndReason::Completed, inferred: false, key }.into()
+        }
+        Kind::InputAwaited => InputAwaited { requests: vec![], key }.into(),
+        Kind::InputAnswered => InputAnswered { id: None, key }.into(),
+        Kind::SessionExited => SessionExited { exit: Exit::Code(0), key }.into(),
+        Kind::CommandDone => CommandDone { argv: vec![], code: None, key }.into(),
+        Kind::PolicyAttached => PolicyAttached { spec: spec(Then::Commit, &[1]) }.into(),
+        Kind::GatingStarted => GatingStarted { attempt: 1 }.into(),
+        Kind::GatePassed => passed(1, None).into(),
+        Kind::PolicyFailed => failed().into(),
+        Kind::CommitReady => CommitReady { candidate: candidate(), ack: true }.into(),
+        Kind::PolicyAcked => acked(Decision::Approve).into(),
+        Kind::Committed => landed().into(),
+        Kind::PolicyCancelled => PolicyCancelled { because: None }.into(),
+        Kind::AckRefused => {
+            let (outcome, because) = (AckOutcome::Expired, String::new());
+            AckRefused { outcome, because, line: "x".into() }.into()
+        }
+        Kind::Recovered => Recovered { objects: 1, refs: vec![] }.into(),
+    }
+}
+
+fn passed(attempt: u32, outcome: Option<Outcome>) -> GatePassed {
+    let results = vec![result(Verdict::Pass)];
+    GatePassed { attempt, results, voided: 0, outcome, noted_on: None }
+}
+
+fn failed() -> PolicyFailed {
+    let reason = "gate-red".to_owned();
+    PolicyFailed { reason, because: None, results: None, voided: 0, noted_on: None }
+}
+
+fn landed() -> Committed {
+    Committed { commit: candidate().commit, branch: BRANCH.into() }
+}
+
+fn acked(decision: Decision) -> PolicyAcked {
+    let ack = AckRecord {
+        decision,
+        line: "a line".into(),
+        signer: "ada@example.invalid".into(),
+        key: "SHA256:ada".into(),
+        signers: "global".into(),
+        signers_digest: String::new(),
+        at: super::lab::at(1),
+    };
+    PolicyAcked { ack }
+}
+
+fn of_policy(body: impl Into<Body>) -> Event {
+    Event { subject: Entity::Policy(pol(1)), sessions: vec![ses(1)], body: body.into() }
+}
+
+fn of_session(body: impl Into<Body>) -> Event {
+    Event { subject: Entity::Session(ses(1)), sessions: vec![ses(1)], body: body.into() }
+}
+
+/// A world with policy 1 in this state; `green` is the half batch that only `step` can see.
+fn with_policy(state: &str) -> World {
+    if state != "green" {
+        return policy_in(state);
+    }
+    let mut world = policy_in("gating");
+    world.state = world.force(of_policy(passed(1, None))).unwrap().state;
+    world
+}
+
+fn with_session(state: &str) -> World {
+    let mut world = World::default();
+    if state == "unknown" {
+        return world;
+    }
+    world.adopt(1);
+    let said = match state {
+        "none" => return world,
+        "running" => Report::TurnStart { turn: None },
+        "ended" => end_turn(EndReason::Completed),
+        "exited" => Report::Exited { exit: Exit::Code(0) },
+        other => panic!("no state {other}"),
+    };
+    world.report(1, said);
+    world
+}
+
+fn policy_word(state: &State) -> &str {
+    let policy = &state.policies[&pol(1)];
+    if policy.status.as_str() == "gating" && policy.green {
+        "green"
+    } else {
+        policy.status.as_str()
+    }
+}
+
+fn session_word(state: &State) -> &'static str {
+    use crate::domain::session::{Process, Turn};
+    let session = &state.sessions[&ses(1)];
+    match (&session.process, &session.turn_state) {
+        (Process::Exited(_), _) => "exited",
+        (Process::Unknown, Turn::None) => "none",
+        (Process::Unknown, Turn::Running) => "running",
+        (Process::Unknown, Turn::Ended { .. }) => "ended",
+    }
+}
+
+#[test]
+fn every_policy_state_against_every_kind() {
+    let mut rows = rows(POLICY);
+    for state in POLICY_STATES {
+        let world = with_policy(state);
+        for kind in Kind::ALL {
+            let stepped = world.force(of_policy(body(kind, 1)));
+            match (rows.remove(&(state, kind.as_str())), stepped) {
+                (Some(to), Ok(stepped)) => {
+                    assert_eq!(policy_word(&stepped.state), to, "{state} {kind:?}");
+                    assert!(stepped.touched.contains(&Entity::Policy(pol(1))), "{state} {kind:?}");
+                }
+                (None, Err(illegal)) => {
+                    let state = if state == "green" { "gating" } else { state };
+                    assert_eq!(
+                        illegal,
+                        Illegal { kind, subject: pol(1).to_string(), state: state.into() }
+                    );
+                }
+                (wanted, got) => panic!("{state} {kind:?}: wanted {wanted:?}, got {got:?}"),
+            }
+        }
+    }
+    assert!(rows.is_empty(), "no such state: {rows:?}");
+}
+
+#[test]
+fn every_session_state_against_every_kind() {
+    let mut rows = rows(SESSION);
+    for state in SESSION_STATES {
+        let world = with_session(state);
+        let running = state == "running";
+        for kind in Kind::ALL {
+            let present = world.state.sessions.get(&ses(1)).map_or(0, |s| s.turn);
+            let ends_present = running && kind == Kind::TurnEnded;
+            let turn = if ends_present { present } else { present + 1 };
+            let stepped = world.force(of_session(body(kind, turn)));
+            match (rows.remove(&(state, kind.as_str())), stepped) {
+                (Some(to), Ok(stepped)) => {
+                    assert_eq!(session_word(&stepped.state), to, "{state} {kind:?}");
+                    assert_eq!(stepped.touched, [Entity::Session(ses(1))], "{state} {kind:?}");
+                }
+                (None, Err(illegal)) => {
+                    assert_eq!((illegal.kind, illegal.subject), (kind, ses(1).to_string()))
+                }
+                (wanted, got) => panic!("{state} {kind:?}: wanted {wanted:?}, got {got:?}"),
+            }
+        }
+    }
+    assert!(rows.is_empty(), "no such state: {rows:?}");
+}
+
+#[test]
+fn the_journal_itself_only_recovers() {
+    let world = World::new();
+    for kind in Kind::ALL {
+        let event = Event { subject: Entity::Journal, sessions: vec![], body: body(kind, 1) };
+        let stepped = world.force(event);
+        assert_eq!(stepped.is_ok(), kind == Kind::Recovered, "{kind:?}");
+        assert!(stepped.is_err() || stepped.unwrap().state == world.state);
+    }
+}
+
+#[test]
+fn an_illegal_event_names_itself_and_the_state_it_met() {
+    let illegal = policy_in("done").force(of_policy(failed())).unwrap_err();
+    let said = format!("policy:failed cannot happen to {} while it is done", pol(1));
+    assert_eq!(illegal.to_string(), said);
+}
+
+/// What else an event says decides as well.
+#[test]
+fn what_an_event_says_leads_on_or_is_illegal() {
+    let other = Candidate { commit: oid(0xee), ..candidate() };
+    let rows: [(&str, Event, &str); 17] = [
+        ("watching", of_policy(GatingStarted { attempt: 2 }), "illegal"),
+        ("watching", of_policy(GatingStarted { attempt: 0 }), "illegal"),
+        ("gating", of_policy(passed(1, Some(Outcome::NoOp))), "done"),
+        ("gating", of_policy(passed(1, Some(Outcome::Passed))), "illegal"),
+        ("gating", of_policy(passed(1, Some(Outcome::Committed))), "illegal"),
+        ("gating", of_policy(passed(2, None)), "illegal"),
+        ("green", of_policy(passed(1, Some(Outcome::NoOp))), "illegal"),
+        ("green", of_policy(CommitReady { candidate: candidate(), ack: false }), "illegal"),
+        ("green", of_policy(CommitReady { candidate: other, ack: true }), "awaiting-ack"),
+        ("green", of_policy(failed()), "illegal"),
+        ("green", of_policy(PolicyCancelled { because: None }), "illegal"),
+        ("awaiting-ack", of_policy(acked(Decision::Approve)), "committing"),
+        ("awaiting-ack", of_policy(acked(Decision::Reject)), "cancelled"),
+        ("committing", of_policy(Committed { commit: oid(0xee), ..landed() }), "illegal"),
+        (
+            "committing",
+            of_policy(Committed { branch: "refs/heads/x".into(), ..landed() }),
+            "illegal",
+        ),
+        ("committing", of_policy(landed()), "done"),
+        ("unknown", of_policy(PolicyAttached { spec: spec(Then::Emit, &[1]) }), "watching"),
+    ];
+    for (state, event, to) in rows {
+        let stepped = with_policy(state).force(event.clone());
+        let got = stepped.as_ref().map_or("illegal", |s| policy_word(&s.state));
+        assert_eq!(got, to, "{state}: {event:?}");
+    }
+}
+
+#[test]
+fn turns_are_counted_without_gap_or_repeat() {
+    // state, present turn, event, the one number that fits
+    let rows = [
+        ("none", 0, Kind::TurnStarted, 1),
+        ("none", 0, Kind::TurnEnded, 1),
+        ("running", 1, Kind::TurnEnded, 1),
+        ("ended", 1, Kind::TurnStarted, 2),
+        ("ended", 1, Kind::TurnEnded, 2),
+    ];
+    for (state, present, kind, fits) in rows {
+        let world = with_session(state);
+        assert_eq!(world.session(1).turn, present);
+        for turn in 0..=present + 3 {
+            let stepped = world.force(of_session(body(kind, turn)));
+            assert_eq!(stepped.is_ok(), turn == fits, "{state} {kind:?} {turn}");
+        }
+    }
+}
