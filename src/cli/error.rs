@@ -7,7 +7,7 @@ use super::text::shown;
 use crate::{
     code::Code,
     ledger::{LedgerError, Problem},
-    runtime::live::LiveError,
+    runtime::{live::LiveError, perform::PerformError},
 };
 use serde_json::{Value, json};
 use std::io::{self, Write as _};
@@ -183,7 +183,7 @@ macro_rules! from_coded {
     )*};
 }
 
-from_coded!(LiveError);
+from_coded!(PerformError, LiveError);
 
 #[cfg(test)]
 mod tests {

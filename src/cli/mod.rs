@@ -11,8 +11,13 @@
 mod args;
 mod cx;
 mod error;
+mod events;
+mod follow;
 mod help;
+mod log;
+mod seen;
 mod text;
+mod wait;
 
 use crate::{code::exit, runtime::runner, sys::env::Env};
 use clap::{Parser, Subcommand, error::ErrorKind};
@@ -44,6 +49,12 @@ struct Cli {
 /// Every command, in the order of the help.
 #[derive(Subcommand)]
 enum Command {
+    /// The journal for people: one line an event
+    Log(log::LogArgs),
+    /// The journal for programs: pages with a cursor, or a stream
+    Events(events::EventsArgs),
+    /// Block until something is true, doing meanwhile what is left to do
+    Wait(wait::WaitArgs),
     /// Explain a command, a code, or `exit-codes`
     Help(help::HelpArgs),
 }
@@ -93,6 +104,9 @@ fn run_words(words: Vec<OsString>, env: &Env) -> Result<u8, CliError> {
 
 fn dispatch(cx: &Cx, command: Command) -> Result<u8, CliError> {
     match command {
+        Command::Log(args) => log::run(cx, args),
+        Command::Events(args) => events::run(cx, &args),
+        Command::Wait(args) => wait::run(cx, args),
         Command::Help(args) => help::run(cx, args),
     }
 }
