@@ -10,6 +10,7 @@
 
 mod args;
 mod cx;
+mod demo;
 mod error;
 mod events;
 mod follow;
@@ -55,6 +56,8 @@ enum Command {
     Events(events::EventsArgs),
     /// Block until something is true, doing meanwhile what is left to do
     Wait(wait::WaitArgs),
+    /// The whole job in a directory made for it, explained as it goes
+    Demo(demo::DemoArgs),
     /// Explain a command, a code, or `exit-codes`
     Help(help::HelpArgs),
 }
@@ -107,6 +110,7 @@ fn dispatch(cx: &Cx, command: Command) -> Result<u8, CliError> {
         Command::Log(args) => log::run(cx, args),
         Command::Events(args) => events::run(cx, &args),
         Command::Wait(args) => wait::run(cx, args),
+        Command::Demo(args) => demo::run(cx, args),
         Command::Help(args) => help::run(cx, args),
     }
 }
