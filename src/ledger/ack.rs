@@ -182,7 +182,7 @@ impl Ledger {
             let tip = commit.map_or(Ok(None), |c| self.store.reference(&c.branch))?;
             let gates = policy.map(|p| gates_digest(p.gate_lines())).unwrap_or_default();
             let ack = court.judge(line, gates, tip, clock::now());
-            Ok(Input::AckArrived { policy: id.clone(), ack })
+            Ok(Input::AckArrived { policy: id.clone(), ack: Box::new(ack) })
         })
     }
 }

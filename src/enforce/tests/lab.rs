@@ -263,7 +263,7 @@ impl Lab {
                     tip,
                     at,
                 };
-                Ok(Input::AckArrived { policy, ack })
+                Ok(Input::AckArrived { policy, ack: Box::new(ack) })
             })
             .unwrap()
     }
@@ -280,7 +280,7 @@ impl Lab {
             tip: Some(asked.candidate.parent),
             at: clock::now(),
         };
-        self.record(Input::AckArrived { policy: asked.id.clone(), ack });
+        self.record(Input::AckArrived { policy: asked.id.clone(), ack: Box::new(ack) });
     }
 
     pub(super) fn approve(&self, asked: &Asked) {
