@@ -247,8 +247,8 @@ impl Lab {
                 let record = AckRecord {
                     decision: said.decision,
                     line: text.clone(),
-                    signer: said.signer.clone(),
-                    key: said.key.clone(),
+                    signer: fitting.signer.clone(),
+                    key: fitting.key.clone(),
                     signers: "repo-user".into(),
                     signers_digest: "0b".repeat(32),
                     at,
