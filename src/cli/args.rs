@@ -36,10 +36,10 @@ pub(super) fn since(text: &str, now: Timestamp) -> Result<Since, CliError> {
     if let Ok(seq) = text.parse() {
         return Ok(Since::Seq(seq));
     }
-    if let Some((writer, seq)) = text.split_once('@') {
-        if let (Ok(writer), Ok(seq)) = (writer.parse(), seq.parse()) {
-            return Ok(Since::WriterSeq(writer, seq));
-        }
+    if let Some((writer, seq)) = text.split_once('@')
+        && let (Ok(writer), Ok(seq)) = (writer.parse(), seq.parse())
+    {
+        return Ok(Since::WriterSeq(writer, seq));
     }
     if let Ok(at) = text.parse() {
         return Ok(Since::Time(at));

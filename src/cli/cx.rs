@@ -66,6 +66,12 @@ impl Cx {
         }
     }
 
+    /// Shows something on the terminal that a question follows; not an answer, so never on stdout.
+    pub(super) fn screen(&self, text: &str) -> Result<(), CliError> {
+        let shown = io::stderr().lock().write_all(text.as_bytes());
+        shown.map_err(|e| CliError::output(&e))
+    }
+
     /// True when a person sits in front of it: questions can be asked and answered.
     pub(super) fn is_interactive(&self) -> bool {
         !self.json && io::stdin().is_terminal() && io::stderr().is_terminal()

@@ -7,8 +7,9 @@ use super::text::shown;
 use crate::{
     code::Code,
     ledger::{LedgerError, Problem},
-    runtime::{live::LiveError, perform::PerformError},
+    runtime::{gate::log::LogError, live::LiveError, perform::PerformError},
 };
+use clap::error::ErrorKind;
 use serde_json::{Value, json};
 use std::io::{self, Write as _};
 
@@ -58,13 +59,17 @@ impl CliError {
 
     /// What the argument parser found: its first line, and its tip as the hint.
     pub(super) fn usage(error: &clap::Error) -> Self {
+        if error.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand {
+            return Self::no_command(error);
+        }
         let rendered = error.render().to_string();
         let mut lines = rendered.lines().map(str::trim).filter(|line| !line.is_empty());
         let first = lines.next().unwrap_or("the arguments cannot be understood");
         let message = first.strip_prefix("error: ").unwrap_or(first).trim_end_matches(':');
         let rest: Vec<&str> = lines.collect();
         // What is missing or possible stands on the lines up to the usage.
-        let listed = rest.iter().take_while(|l| !l.starts_with("Usage") && !l.starts_with("tip:"));
+        let over = |l: &&&str| ["Usage", "tip:", "For more"].iter().any(|end| l.starts_with(end));
+        let listed = rest.iter().take_while(|l| !over(l));
         let listed: Vec<&str> = listed.copied().collect();
         let message = if listed.is_empty() {
             message.to_owned()
@@ -78,6 +83,17 @@ impl CliError {
                 Some(usage) => made.with_hint(format!("usage: {usage}")),
                 None => made,
             },
+        }
+    }
+
+    /// A command group was named without a command of it.
+    fn no_command(error: &clap::Error) -> Self {
+        let help = error.render().to_string();
+        let usage = help.lines().find_map(|line| line.strip_prefix("Usage: "));
+        let made = Self::new(Code::Usage, "no command is given");
+        match usage {
+            Some(usage) => made.with_hint(format!("usage: {usage}")),
+            None => made,
         }
     }
 
@@ -183,7 +199,7 @@ macro_rules! from_coded {
     )*};
 }
 
-from_coded!(PerformError, LiveError);
+from_coded!(PerformError, LiveError, LogError);
 
 #[cfg(test)]
 mod tests {

@@ -26,7 +26,7 @@ Exit codes of all commands:
   129  usage, as git
 ";
 
-pub(super) fn run(cx: &Cx, args: HelpArgs) -> Result<u8, CliError> {
+pub(super) fn run(cx: &Cx, args: &HelpArgs) -> Result<u8, CliError> {
     let words: Vec<&str> = args.words.iter().map(String::as_str).collect();
     let text = match words.as_slice() {
         ["exit-codes"] => EXIT_CODES.to_owned(),

@@ -6,9 +6,13 @@
 //!
 //! One file a command group, each with `…Args` (as typed) and `run(&Cx, …Args) -> Result<u8, CliError>`, the
 //! number being the exit code. [`cx`] holds streams and environment, [`error`] the one shape of an error,
-//! [`text`] what is safe to show, [`args`] what typed words mean.
+//! [`text`] what is safe to show, [`args`] what typed words mean, [`answer`] the JSON objects.
 
+mod ack;
+mod answer;
 mod args;
+mod attach;
+mod commit;
 mod cx;
 mod demo;
 mod error;
@@ -16,11 +20,21 @@ mod events;
 mod follow;
 mod help;
 mod log;
+mod policy;
+mod review;
 mod seen;
+mod session;
+mod settle;
+mod status;
 mod text;
 mod wait;
 
-use crate::{code::exit, runtime::runner, sys::env::Env};
+use crate::{
+    code::exit,
+    domain::ids::PolicyId,
+    runtime::{perform, runner},
+    sys::env::Env,
+};
 use clap::{Parser, Subcommand, error::ErrorKind};
 use cx::Cx;
 use error::CliError;
@@ -50,16 +64,38 @@ struct Cli {
 /// Every command, in the order of the help.
 #[derive(Subcommand)]
 enum Command {
+    /// Gate these files, ask, commit them: the whole job without an agent
+    #[command(override_usage = commit::USAGE)]
+    Commit(commit::CommitArgs),
+    /// Say what happens when a session's turn ends (= policy attach)
+    #[command(override_usage = attach::USAGE)]
+    Attach(attach::AttachArgs),
+    /// What needs you first: acks waiting, blocked, awaiting input; then the rest
+    Status(status::StatusArgs),
+    /// Review a candidate, then give a signed answer (= policy ack)
+    Ack(ack::AckArgs),
     /// The journal for people: one line an event
     Log(log::LogArgs),
     /// The journal for programs: pages with a cursor, or a stream
     Events(events::EventsArgs),
     /// Block until something is true, doing meanwhile what is left to do
     Wait(wait::WaitArgs),
+    /// Policies: attach, list, show, ack, cancel
+    #[command(subcommand)]
+    Policy(policy::PolicyCommand),
+    /// Sessions: adopt, report, list, show
+    #[command(subcommand)]
+    Session(session::SessionCommand),
     /// The whole job in a directory made for it, explained as it goes
     Demo(demo::DemoArgs),
     /// Explain a command, a code, or `exit-codes`
     Help(help::HelpArgs),
+    /// Performs what is due for a policy; started detached by other commands
+    #[command(name = "__perform", hide = true)]
+    Perform {
+        /// The policy
+        policy: PolicyId,
+    },
 }
 
 /// Runs the program on the arguments and the environment of the process.
@@ -107,10 +143,23 @@ fn run_words(words: Vec<OsString>, env: &Env) -> Result<u8, CliError> {
 
 fn dispatch(cx: &Cx, command: Command) -> Result<u8, CliError> {
     match command {
+        Command::Commit(args) => commit::run(cx, args),
+        Command::Attach(args) => attach::run(cx, args),
+        Command::Status(args) => status::run(cx, args),
+        Command::Ack(args) => ack::run(cx, args),
         Command::Log(args) => log::run(cx, args),
         Command::Events(args) => events::run(cx, &args),
         Command::Wait(args) => wait::run(cx, args),
+        Command::Policy(command) => policy::run(cx, command),
+        Command::Session(command) => session::run(cx, command),
         Command::Demo(args) => demo::run(cx, args),
-        Command::Help(args) => help::run(cx, args),
+        Command::Help(args) => help::run(cx, &args),
+        Command::Perform { policy } => {
+            perform::policy(&cx.ledger()?, &policy)?;
+            Ok(exit::DONE)
+        }
     }
 }
+
+#[cfg(test)]
+mod tests;

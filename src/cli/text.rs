@@ -6,7 +6,7 @@
 //! names alike.
 
 use crate::{domain::time::Timestamp, sys::env::Env};
-use std::{fmt::Write as _, io};
+use std::io;
 
 /// Columns assumed when nobody says.
 const COLUMNS: usize = 80;
@@ -27,9 +27,8 @@ fn push(out: &mut String, c: char) {
         '\n' => out.push_str("\\n"),
         '\r' => out.push_str("\\r"),
         '\t' => out.push_str("\\t"),
-        // A String never refuses to be written to.
-        c if c.is_ascii_control() => drop(write!(out, "\\x{:02x}", u32::from(c))),
-        c if hides(c) => drop(write!(out, "\\u{{{:x}}}", u32::from(c))),
+        c if c.is_ascii_control() => out.push_str(&format!("\\x{:02x}", u32::from(c))),
+        c if hides(c) => out.push_str(&format!("\\u{{{:x}}}", u32::from(c))),
         c => out.push(c),
     }
 }
@@ -52,6 +51,12 @@ pub(super) fn block(text: &str, indent: &str) -> String {
         out.push('\n');
     }
     out
+}
+
+/// Adds a line that is safe to show already.
+pub(super) fn line(text: &mut String, words: &str) {
+    text.push_str(words);
+    text.push('\n');
 }
 
 /// Columns of the terminal.

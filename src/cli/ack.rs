@@ -1,0 +1,186 @@
+//! `ack POLICY`: the review screen, then a signed answer.
+//!
+//! Contract: a person answers. Inside a session nothing is signed; without a terminal nothing is signed
+//! unless `--yes` says so; what is signed after a review is bound to the candidate that was shown.
+
+use super::{
+    args,
+    cx::Cx,
+    error::CliError,
+    review,
+    settle::{Held, settle},
+    text::shown,
+};
+use crate::{
+    code::{Code, exit},
+    domain::{
+        ack::Decision,
+        ids::PolicyId,
+        oid::Oid,
+        policy::{Policy, Status},
+    },
+    ledger::{AckAsk, AckGiven, Ledger},
+    limits,
+};
+use serde_json::{Value, json};
+use std::path::PathBuf;
+
+/// The answer, as typed.
+#[derive(clap::Args)]
+pub(super) struct AckArgs {
+    /// Id, unique prefix of one, or label
+    #[arg(value_name = "POLICY")]
+    policy: String,
+    /// Say no: the policy is cancelled, nothing is committed
+    #[arg(long)]
+    reject: bool,
+    /// Why, in your words; becomes part of what is signed
+    #[arg(short, long = "message", value_name = "WHY", allow_hyphen_values = true)]
+    message: Option<String>,
+    /// How long the answer counts [default: 24h]
+    #[arg(long, value_name = "DURATION")]
+    expires: Option<String>,
+    /// The ssh private key to sign with
+    #[arg(long, value_name = "FILE")]
+    key: Option<PathBuf>,
+    /// Only if this is still the candidate
+    #[arg(long, value_name = "OID")]
+    candidate: Option<String>,
+    /// Don't ask; what was reviewed is named by --candidate
+    #[arg(long)]
+    yes: bool,
+}
+
+pub(super) fn run(cx: &Cx, args: AckArgs) -> Result<u8, CliError> {
+    cx.require_person(Code::AckFromSession, "an ack")?;
+    let yes = args.yes;
+    let wanted = args.policy.clone();
+    let mut ask = args.meaning(cx)?;
+    let ledger = cx.ledger()?;
+    let id = ledger.find_policy(&wanted)?;
+    if !yes {
+        match ask_person(cx, &ledger, &id, ask.decision)? {
+            Some(reviewed) => ask.candidate = ask.candidate.or(Some(reviewed)),
+            None => return Ok(exit::PERSON),
+        }
+    }
+    let (given, policy, held) = give(cx, &ledger, &id, &ask)?;
+    cx.answer(&to_json(&id, &given, &policy, held.as_ref()), &to_text(&given, &policy))?;
+    Ok(exit_of(&given, &policy))
+}
+
+/// Shows the review and asks, in the middle of another command; no answer leaves the policy as it is.
+pub(super) fn ask_in_place(cx: &Cx, ledger: &Ledger, id: &PolicyId) -> Result<(), CliError> {
+    let Some(candidate) = ask_person(cx, ledger, id, Decision::Approve)? else { return Ok(()) };
+    let ask = AckAsk {
+        decision: Decision::Approve,
+        reason: String::new(),
+        expires_ms: limits::ACK_EXPIRES_DEFAULT_MS,
+        key: None,
+        candidate: Some(candidate),
+    };
+    give(cx, ledger, id, &ask).map(drop)
+}
+
+fn give(
+    cx: &Cx,
+    ledger: &Ledger,
+    id: &PolicyId,
+    ask: &AckAsk,
+) -> Result<(AckGiven, Policy, Option<Held>), CliError> {
+    let given = ledger.ack(id, ask)?;
+    let held = settle(cx, ledger, id, false);
+    Ok((given, ledger.require_policy(id)?, held))
+}
+
+/// The candidate a person said yes to; `None` for a no.
+fn ask_person(
+    cx: &Cx,
+    ledger: &Ledger,
+    id: &PolicyId,
+    decision: Decision,
+) -> Result<Option<Oid>, CliError> {
+    let review = ledger.review(id)?;
+    let candidate = review.candidate.commit;
+    if !cx.is_interactive() {
+        let message = format!("{id}: nobody is here to ask whether to {decision} {candidate}");
+        let reject = if decision == Decision::Reject { " --reject" } else { "" };
+        return Err(CliError::new(Code::ConfirmationNeeded, message).about(id.as_str()).with_hint(
+            format!(
+                "review: git show {candidate}; then: \
+                 git agentproto ack {id}{reject} --yes --candidate {candidate}"
+            ),
+        ));
+    }
+    cx.screen(&review::render(cx, ledger, &review)?)?;
+    let question = match decision {
+        Decision::Approve => "Approve?",
+        Decision::Reject => "Reject?",
+    };
+    if cx.confirm(question)? {
+        return Ok(Some(candidate));
+    }
+    cx.note("nothing was signed; the policy still waits");
+    Ok(None)
+}
+
+impl AckArgs {
+    fn meaning(self, cx: &Cx) -> Result<AckAsk, CliError> {
+        let expires = self.expires.as_deref();
+        let expires_ms = expires.map(|e| args::duration_ms("--expires", e)).transpose()?;
+        Ok(AckAsk {
+            decision: if self.reject { Decision::Reject } else { Decision::Approve },
+            reason: self.message.unwrap_or_default(),
+            expires_ms: expires_ms.unwrap_or(limits::ACK_EXPIRES_DEFAULT_MS),
+            key: self.key.map(|key| cx.env.cwd().join(key)),
+            candidate: self.candidate.as_deref().map(full_id).transpose()?,
+        })
+    }
+}
+
+fn full_id(text: &str) -> Result<Oid, CliError> {
+    text.parse().map_err(|_| {
+        CliError::new(Code::Usage, format!("--candidate: no full commit id: '{text}'"))
+            .about("--candidate")
+            .with_hint("take it from git agentproto policy show POLICY --candidate")
+    })
+}
+
+fn exit_of(given: &AckGiven, policy: &Policy) -> u8 {
+    match (given.decision, policy.status) {
+        (Decision::Reject, _) | (Decision::Approve, Status::Done) => exit::DONE,
+        (Decision::Approve, Status::Blocked | Status::Cancelled) => exit::NO,
+        (
+            Decision::Approve,
+            Status::Watching | Status::Gating | Status::AwaitingAck | Status::Committing,
+        ) => exit::BROKEN,
+    }
+}
+
+fn to_json(id: &PolicyId, given: &AckGiven, policy: &Policy, held: Option<&Held>) -> Value {
+    json!({
+        "schema": "agentproto/ack/1",
+        "policyId": id,
+        "decision": given.decision,
+        "signer": given.signer,
+        "key": given.key,
+        "candidate": given.candidate,
+        "status": policy.status,
+        "reason": held.map(|h| h.code.as_str()).or(policy.reason.as_deref()),
+        "commitSha": policy.commit_sha,
+    })
+}
+
+fn to_text(given: &AckGiven, policy: &Policy) -> String {
+    let said = match given.decision {
+        Decision::Approve => "approved",
+        Decision::Reject => "rejected",
+    };
+    let mut text = format!("{said} by {} ({})\n", shown(&given.signer), given.key);
+    let branch = policy.spec.commit.as_ref().map_or("", |c| c.branch.as_str());
+    match policy.commit_sha {
+        Some(commit) => text.push_str(&format!("{commit} is on {}\n", shown(branch))),
+        None => text.push_str(&format!("the policy is {}\n", policy.status.as_str())),
+    }
+    text
+}

@@ -1,0 +1,213 @@
+//! The JSON objects of the answers (spec cli, Main JSON answers): every named field, null where not known.
+
+use super::{cx::Cx, error::CliError};
+use crate::{
+    code::Code,
+    domain::{
+        gate::{GateEnd, GateResult},
+        oid::Oid,
+        path::RepoPath,
+        policy::{CommitSpec, Policy, Status},
+        session::{Exit, Process, Session, Turn},
+    },
+    ledger::Ledger,
+    runtime::gate::log,
+};
+use serde_json::{Value, json};
+
+/// What a session inside reads instead of a command only a person may run.
+const FOR_A_PERSON: &str = "waiting for a person";
+/// How a session came to us, in the only way of this version.
+const ADAPTER: &str = "observed";
+
+/// A policy in full: answer of `attach`, `commit`, `policy show`, `policy cancel`, `status ID`.
+pub(super) fn policy(cx: &Cx, ledger: &Ledger, policy: &Policy) -> Result<Value, CliError> {
+    let mut answer = policy_short(cx, policy);
+    answer["schema"] = "agentproto/policy/1".into();
+    let commit = policy.spec.commit.as_ref();
+    let more = json!({
+        "pending": policy.pending,
+        "stalledBy": policy.stalled_by,
+        "gates": policy.spec.gates,
+        "lastGate": last_gate(ledger, policy)?,
+        "because": policy.because,
+        "parent": policy.candidate.map(|c| c.parent),
+        "tree": policy.candidate.map(|c| c.tree),
+        "message": commit.map(|c| c.message.as_str()),
+        "requireHumanAck": commit.map(|c| c.require_human_ack),
+        "acks": policy.acks,
+        // Policies that follow another one come with a later version.
+        "nextPolicyId": null,
+    });
+    merge(&mut answer, more);
+    Ok(answer)
+}
+
+/// A policy in a list: what its document says, nothing that costs another look.
+pub(super) fn policy_short(cx: &Cx, policy: &Policy) -> Value {
+    let commit = policy.spec.commit.as_ref();
+    json!({
+        "policyId": policy.policy_id,
+        "label": policy.spec.label,
+        "status": policy.status,
+        "generation": policy.generation,
+        "sessionIds": policy.spec.session_ids,
+        "attempt": policy.attempt,
+        "then": policy.spec.then,
+        "reason": policy.reason,
+        "branch": commit.map(|c| c.branch.as_str()),
+        "paths": commit.map_or(&[] as &[RepoPath], |c| c.paths.as_slice()),
+        "candidate": candidate(policy),
+        "commitSha": policy.commit_sha,
+        "outcome": policy.outcome,
+        "since": policy.since,
+        "nextStep": next_step(cx, policy),
+    })
+}
+
+/// The candidate's commit, when there is one.
+pub(super) fn candidate(policy: &Policy) -> Option<Oid> {
+    policy.candidate.map(|c| c.commit)
+}
+
+fn merge(into: &mut Value, more: Value) {
+    if let (Value::Object(into), Value::Object(more)) = (into, more) {
+        into.extend(more);
+    }
+}
+
+fn last_gate(ledger: &Ledger, policy: &Policy) -> Result<Value, CliError> {
+    let Some(last) = policy.results.last() else { return Ok(Value::Null) };
+    let (exit_code, signal, timed_out) = match &last.end {
+        GateEnd::Exit(code) => (Some(*code), None, false),
+        GateEnd::Signal(name) => (None, Some(name.as_str()), false),
+        GateEnd::Timeout => (None, None, true),
+        GateEnd::NotRun => (None, None, false),
+    };
+    Ok(json!({
+        "index": last.index,
+        "verdict": last.verdict,
+        "reason": last.reason,
+        "because": last.because,
+        "exitCode": exit_code,
+        "signal": signal,
+        "signals": last.signals,
+        "timedOut": timed_out,
+        "durationMs": last.duration_ms,
+        "tail": tail(ledger, last)?,
+        "unlistedChanges": last.unlisted_changes,
+    }))
+}
+
+/// The end of what a gate wrote; `None` when it is not on this machine (any more) or did not run.
+pub(super) fn tail(ledger: &Ledger, result: &GateResult) -> Result<Option<String>, CliError> {
+    let Some(kept) = &result.log else { return Ok(None) };
+    let agent_dir = ledger.store().location().agent_dir();
+    let log = log::load_log(&agent_dir, &kept.sha256)?;
+    Ok(log.map(|log| log::tail_of(&log)))
+}
+
+/// What to do next, as a command; `None` when there is nothing to do.
+pub(super) fn next_step(cx: &Cx, policy: &Policy) -> Option<String> {
+    let id = &policy.policy_id;
+    match policy.status {
+        Status::Watching | Status::Gating | Status::Committing => {
+            Some(format!("git agentproto wait {id}"))
+        }
+        Status::AwaitingAck if cx.inside_session().is_some() => Some(FOR_A_PERSON.to_owned()),
+        Status::AwaitingAck => Some(format!("git agentproto ack {id}")),
+        Status::Blocked => Some(attach_again(policy)),
+        Status::Done | Status::Cancelled => None,
+    }
+}
+
+/// The command that asks for the same once more; terminal things never reopen.
+fn attach_again(policy: &Policy) -> String {
+    let mut words: Vec<String> = vec!["git".into(), "agentproto".into(), "attach".into()];
+    words.extend(policy.spec.session_ids.iter().map(ToString::to_string));
+    // A gate that said no says it again until something changes.
+    if policy.reason.as_deref() == Some(Code::GateRed.as_str()) {
+        words.push("--next-turn".into());
+    }
+    if let Some(commit) = &policy.spec.commit {
+        words.extend(commit_words(commit));
+    }
+    let mut gates: Vec<Vec<String>> =
+        policy.spec.gates.iter().map(|g| g.def.argv().map(str::to_owned).collect()).collect();
+    let last = gates.pop();
+    words.extend(gates.iter().flat_map(|g| ["--gate".to_owned(), shell_words::join(g)]));
+    match last {
+        Some(last) => words.extend(["--".to_owned()].into_iter().chain(last)),
+        None if policy.spec.commit.is_some() => words.push("--ungated".into()),
+        None => {}
+    }
+    shell_words::join(words)
+}
+
+fn commit_words(commit: &CommitSpec) -> Vec<String> {
+    let mut words = vec!["--then".to_owned(), "commit".to_owned()];
+    words.extend(commit.paths.iter().flat_map(|p| ["--path".to_owned(), p.to_string()]));
+    words.extend(["-m".to_owned(), commit.message.trim_end().to_owned()]);
+    words.extend((!commit.require_human_ack).then(|| "--no-ack".to_owned()));
+    words.extend(commit.allow_markers.then(|| "--allow-markers".to_owned()));
+    words
+}
+
+/// A session: answer of `session adopt`, `session show`, `status ID`.
+pub(super) fn session(ledger: &Ledger, session: &Session) -> Result<Value, CliError> {
+    let mut answer = session_short(session);
+    answer["schema"] = "agentproto/session/1".into();
+    let root = ledger.worktree(&session.worktree)?.map(|w| w.top);
+    let cwd = root.as_ref().map(|root| match session.cwd.as_str() {
+        "." | "" => root.clone(),
+        below => root.join(below),
+    });
+    merge(
+        &mut answer,
+        json!({
+            "cwd": cwd.map(|c| c.display().to_string()),
+            "adapter": ADAPTER,
+            "pid": null,
+            "policies": session.policies,
+        }),
+    );
+    Ok(answer)
+}
+
+/// A session in a list.
+pub(super) fn session_short(session: &Session) -> Value {
+    let (turn_state, reason, inferred) = turn(&session.turn_state);
+    let (process, exit) = process(&session.process);
+    json!({
+        "sessionId": session.session_id,
+        "label": session.label,
+        "worktree": session.worktree,
+        "base": session.base,
+        "process": process,
+        "exit": exit,
+        "turn": session.turn,
+        "turnState": turn_state,
+        "reason": reason,
+        "inferred": inferred,
+        "openRequests": session.open_requests,
+        "since": session.since,
+    })
+}
+
+/// The words for what a turn does: state, reason of its end, whether nobody said so.
+pub(super) fn turn(turn: &Turn) -> (&'static str, Option<&'static str>, bool) {
+    match turn {
+        Turn::None => ("none", None, false),
+        Turn::Running => ("running", None, false),
+        Turn::Ended { reason, inferred, .. } => ("ended", Some(reason.as_str()), *inferred),
+    }
+}
+
+fn process(process: &Process) -> (&'static str, Value) {
+    match process {
+        Process::Unknown => ("unknown", Value::Null),
+        Process::Exited(Exit::Code(code)) => ("exited", json!({ "code": code })),
+        Process::Exited(Exit::Signal(name)) => ("exited", json!({ "signal": name })),
+        Process::Exited(Exit::Unknown) => ("exited", Value::Null),
+    }
+}

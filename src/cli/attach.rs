@@ -1,0 +1,199 @@
+//! `attach SESSION [flags] [-- GATE…]`: what happens when the session's turn ends.
+
+use super::{answer, args, cx::Cx, error::CliError, policy::show_text, settle::settle};
+use crate::{
+    code::{Code, exit},
+    domain::input::Covers,
+    ledger::{AttachAsk, CommitAsk, GateAsk},
+    runtime::perform::is_due,
+    sys::clock,
+};
+use std::{ffi::OsString, io::Read as _, path::PathBuf};
+
+/// Both commands with gates say where the gate stands.
+pub(super) const USAGE: &str = "git agentproto attach SESSION [OPTIONS] [-- GATE...]";
+
+/// The policy flags, as typed.
+#[derive(clap::Args)]
+pub(super) struct AttachArgs {
+    /// Id, unique prefix of one, or label
+    #[arg(value_name = "SESSION")]
+    session: String,
+    /// What green gates lead to [default: commit with any commit flag, else emit]
+    #[arg(long, value_enum, value_name = "emit|commit")]
+    then: Option<ThenArg>,
+    #[command(flatten)]
+    gates: GateArgs,
+    #[command(flatten)]
+    commit: CommitFlags,
+    /// Cover only turns that end from now on
+    #[arg(long, conflicts_with = "since")]
+    next_turn: bool,
+    /// Cover what ended after this position of the journal
+    #[arg(long, value_name = "CURSOR")]
+    since: Option<String>,
+    #[command(flatten)]
+    common: CommonFlags,
+}
+
+/// What green gates lead to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+enum ThenArg {
+    Emit,
+    Commit,
+}
+
+/// Flags of gates.
+#[derive(clap::Args)]
+pub(super) struct GateArgs {
+    /// A gate in one word, split like a shell would; runs before the one after --
+    #[arg(long = "gate", value_name = "'CMD ARGS'", allow_hyphen_values = true)]
+    gates: Vec<String>,
+    /// Directory the gates run in, relative to the worktree
+    #[arg(long, value_name = "DIR")]
+    gate_cwd: Option<OsString>,
+    /// Deadline of each gate, at most 24h [default: 10m]
+    #[arg(long, value_name = "DURATION")]
+    gate_timeout: Option<String>,
+    /// A commit without a gate; verify says so
+    #[arg(long)]
+    ungated: bool,
+    /// The gate: a program and its arguments, run without a shell
+    #[arg(last = true, value_name = "GATE")]
+    words: Vec<String>,
+}
+
+/// Flags of a governed commit.
+#[derive(clap::Args)]
+pub(super) struct CommitFlags {
+    /// A file to commit, literally; may repeat
+    #[arg(long = "path", value_name = "PATH", allow_hyphen_values = true)]
+    paths: Vec<OsString>,
+    /// The commit message; a second one is its next paragraph
+    #[arg(short, long = "message", value_name = "MSG", allow_hyphen_values = true)]
+    messages: Vec<OsString>,
+    /// Read the commit message from FILE (- is standard input)
+    #[arg(short = 'F', long = "message-file", value_name = "FILE", conflicts_with = "messages")]
+    file: Option<PathBuf>,
+    /// Land without an ack, where your own configuration allows it
+    #[arg(long)]
+    no_ack: bool,
+    /// Conflict markers in the files are meant
+    #[arg(long)]
+    allow_markers: bool,
+}
+
+/// Flags of everything that makes a policy.
+#[derive(clap::Args)]
+pub(super) struct CommonFlags {
+    /// A name for the policy
+    #[arg(long, value_name = "LABEL")]
+    label: Option<String>,
+    /// Return at once; a process of its own goes on
+    #[arg(long)]
+    pub(super) no_wait: bool,
+}
+
+pub(super) fn run(cx: &Cx, args: AttachArgs) -> Result<u8, CliError> {
+    let wants_commit = args.wants_commit()?;
+    let ask = ask(cx, args.gates, args.commit, (&args.common, wants_commit))?;
+    let since = args.since.map(|text| args::since(&text, clock::now())).transpose()?;
+    let ledger = cx.ledger()?;
+    let session = ledger.find_session(&args.session)?;
+    let covers = match since {
+        Some(since) => Covers::After(ledger.position(&since)?),
+        None if args.next_turn => Covers::Next,
+        None => Covers::LastAndNext,
+    };
+    let (id, recording) = ledger.attach(&session, &ask, covers)?;
+    if recording.state.policies.get(&id).is_some_and(is_due) {
+        settle(cx, &ledger, &id, args.common.no_wait);
+    }
+    let policy = ledger.require_policy(&id)?;
+    cx.answer(&answer::policy(cx, &ledger, &policy)?, &show_text(cx, &ledger, &policy)?)?;
+    Ok(exit::DONE)
+}
+
+impl AttachArgs {
+    /// Whether a governed commit is meant.
+    fn wants_commit(&self) -> Result<bool, CliError> {
+        match self.then {
+            Some(ThenArg::Commit) => Ok(true),
+            Some(ThenArg::Emit) if self.commit.is_any() => {
+                let message = "--then emit takes no flags of a commit";
+                Err(CliError::new(Code::Usage, message).with_hint("leave out --then emit"))
+            }
+            Some(ThenArg::Emit) => Ok(false),
+            None => Ok(self.commit.is_any()),
+        }
+    }
+}
+
+/// What the flags mean.
+pub(super) fn ask(
+    cx: &Cx,
+    gates: GateArgs,
+    commit: CommitFlags,
+    (common, wants_commit): (&CommonFlags, bool),
+) -> Result<AttachAsk, CliError> {
+    let timeout = gates.gate_timeout.as_deref();
+    Ok(AttachAsk {
+        label: common.label.clone(),
+        gate_timeout_ms: timeout.map(|t| args::duration_ms("--gate-timeout", t)).transpose()?,
+        ungated: gates.ungated,
+        gate_cwd: gates.gate_cwd,
+        gates: gate_asks(&gates.gates, gates.words)?,
+        commit: if wants_commit { Some(commit.ask(cx)?) } else { None },
+    })
+}
+
+/// Gates run in the order given, those in one word before the one after `--`.
+fn gate_asks(in_one_word: &[String], last: Vec<String>) -> Result<Vec<GateAsk>, CliError> {
+    let mut all = Vec::new();
+    for text in in_one_word {
+        all.push(GateAsk { argv: args::command_words("--gate", text)? });
+    }
+    if !last.is_empty() {
+        all.push(GateAsk { argv: last });
+    }
+    Ok(all)
+}
+
+impl CommitFlags {
+    fn is_any(&self) -> bool {
+        !self.paths.is_empty()
+            || !self.messages.is_empty()
+            || self.file.is_some()
+            || self.no_ack
+            || self.allow_markers
+    }
+
+    /// What the flags mean. A message that is missing is an empty one: the ledger tells all problems at once.
+    pub(super) fn ask(self, cx: &Cx) -> Result<CommitAsk, CliError> {
+        let message = match &self.file {
+            Some(file) => read_message(cx, file)?,
+            None => paragraphs(&self.messages),
+        };
+        let Self { paths, no_ack, allow_markers, .. } = self;
+        Ok(CommitAsk { paths, message, no_ack, allow_markers })
+    }
+}
+
+/// Several `-m` are paragraphs, as for `git commit`.
+fn paragraphs(messages: &[OsString]) -> Vec<u8> {
+    let parts: Vec<&[u8]> = messages.iter().map(|m| m.as_encoded_bytes()).collect();
+    parts.join(b"\n\n".as_slice())
+}
+
+fn read_message(cx: &Cx, file: &PathBuf) -> Result<Vec<u8>, CliError> {
+    let read = if file.as_os_str() == "-" {
+        let mut bytes = Vec::new();
+        std::io::stdin().lock().read_to_end(&mut bytes).map(|_| bytes)
+    } else {
+        std::fs::read(cx.env.cwd().join(file))
+    };
+    read.map_err(|e| {
+        let message = format!("-F {}: {e}", file.display());
+        CliError::new(Code::EmptyMessage, message).with_hint("name a readable file, or use -m")
+    })
+}

@@ -1,0 +1,41 @@
+//! `commit --path P… -m MSG [-- GATE…]`: the whole job without an agent.
+
+use super::{
+    ack, answer,
+    attach::{CommitFlags, CommonFlags, GateArgs, ask},
+    cx::Cx,
+    error::CliError,
+    policy::show_text,
+    settle::{exit_of, settle},
+};
+use crate::{code::exit, domain::policy::Status};
+
+/// Says where the gate stands.
+pub(super) const USAGE: &str = "git agentproto commit --path PATH... -m MSG [OPTIONS] [-- GATE...]";
+
+/// The flags, as typed.
+#[derive(clap::Args)]
+pub(super) struct CommitArgs {
+    #[command(flatten)]
+    commit: CommitFlags,
+    #[command(flatten)]
+    gates: GateArgs,
+    #[command(flatten)]
+    common: CommonFlags,
+}
+
+pub(super) fn run(cx: &Cx, args: CommitArgs) -> Result<u8, CliError> {
+    let ask = ask(cx, args.gates, args.commit, (&args.common, true))?;
+    let ledger = cx.ledger()?;
+    let (id, _) = ledger.commit(&ask)?;
+    settle(cx, &ledger, &id, args.common.no_wait);
+    let mut policy = ledger.require_policy(&id)?;
+    let asks = policy.status == Status::AwaitingAck && cx.inside_session().is_none();
+    if asks && !args.common.no_wait && cx.is_interactive() {
+        ack::ask_in_place(cx, &ledger, &id)?;
+        policy = ledger.require_policy(&id)?;
+    }
+    cx.answer(&answer::policy(cx, &ledger, &policy)?, &show_text(cx, &ledger, &policy)?)?;
+    // Left to another process, it is only recorded.
+    Ok(if args.common.no_wait { exit::DONE } else { exit_of(&policy) })
+}

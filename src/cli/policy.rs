@@ -1,0 +1,299 @@
+//! `policy attach|list|show|wait|ack|cancel`: what happens when a session's turn ends.
+
+use super::{
+    ack, answer, attach,
+    cx::Cx,
+    error::CliError,
+    review,
+    settle::settle,
+    text::{ago, block, duration, shown, table},
+    wait,
+};
+use crate::{
+    code::{Code, exit},
+    domain::{
+        gate::{GateEnd, GateResult, Verdict},
+        ids::{PolicyId, SessionId},
+        input::Input,
+        policy::{Policy, Status},
+    },
+    engine::{Effect, gate_key},
+    ledger::Ledger,
+    runtime::live,
+    sys::clock,
+};
+use clap::ValueEnum;
+use serde_json::{Value, json};
+
+/// The commands below `policy`.
+#[derive(clap::Subcommand)]
+pub(super) enum PolicyCommand {
+    /// Say what happens when a session's turn ends
+    #[command(override_usage = "git agentproto policy attach SESSION [OPTIONS] [-- GATE...]")]
+    Attach(attach::AttachArgs),
+    /// List the policies that are open
+    List(ListArgs),
+    /// Everything known of one policy
+    Show(ShowArgs),
+    /// Block until something is true (= wait)
+    Wait(wait::WaitArgs),
+    /// Review a candidate, then give a signed answer (= ack)
+    Ack(ack::AckArgs),
+    /// Stop a policy; a running gate is killed
+    Cancel(CancelArgs),
+}
+
+/// Which policies to list.
+#[derive(clap::Args)]
+pub(super) struct ListArgs {
+    /// Only those in this state
+    #[arg(long, value_enum, value_name = "STATE")]
+    state: Option<StateArg>,
+    /// Only those of this session
+    #[arg(long, value_name = "SESSION")]
+    session: Option<String>,
+    /// Also those that are over
+    #[arg(long)]
+    all: bool,
+}
+
+/// The states of the domain, as typed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct StateArg(Status);
+
+impl ValueEnum for StateArg {
+    fn value_variants<'a>() -> &'a [Self] {
+        const ALL: [StateArg; Status::ALL.len()] = {
+            let mut all = [StateArg(Status::Watching); Status::ALL.len()];
+            let mut i = 0;
+            while i < all.len() {
+                all[i] = StateArg(Status::ALL[i]);
+                i += 1;
+            }
+            all
+        };
+        &ALL
+    }
+
+    fn to_possible_value(&self) -> Option<clap::builder::PossibleValue> {
+        Some(clap::builder::PossibleValue::new(self.0.as_str()))
+    }
+}
+
+/// Which policy to show.
+#[derive(clap::Args)]
+pub(super) struct ShowArgs {
+    /// Id, unique prefix of one, or label
+    #[arg(value_name = "POLICY")]
+    policy: String,
+    /// Only the id of its candidate commit
+    #[arg(long)]
+    candidate: bool,
+}
+
+/// Which policy to stop.
+#[derive(clap::Args)]
+pub(super) struct CancelArgs {
+    /// Id, unique prefix of one, or label
+    #[arg(value_name = "POLICY")]
+    policy: String,
+    /// Why
+    #[arg(short, long = "message", value_name = "WHY", allow_hyphen_values = true)]
+    message: Option<String>,
+}
+
+pub(super) fn run(cx: &Cx, command: PolicyCommand) -> Result<u8, CliError> {
+    match command {
+        PolicyCommand::Attach(args) => attach::run(cx, args),
+        PolicyCommand::List(args) => list(cx, &args),
+        PolicyCommand::Show(args) => {
+            let ledger = cx.ledger()?;
+            let id = ledger.find_policy(&args.policy)?;
+            if args.candidate { show_candidate(cx, &ledger, &id) } else { show(cx, &ledger, &id) }
+        }
+        PolicyCommand::Wait(args) => wait::run(cx, args),
+        PolicyCommand::Ack(args) => ack::run(cx, args),
+        PolicyCommand::Cancel(args) => cancel(cx, args),
+    }
+}
+
+fn list(cx: &Cx, args: &ListArgs) -> Result<u8, CliError> {
+    let ledger = cx.ledger()?;
+    let session = args.session.as_deref().map(|s| ledger.find_session(s)).transpose()?;
+    // A state that is over can only be found among those that are.
+    let all = args.all || args.state.is_some_and(|s| s.0.is_terminal());
+    let mut policies = ledger.policies(all)?;
+    policies.retain(|p| wanted(p, args.state, session.as_ref()));
+    let answer = json!({
+        "schema": "agentproto/policy-list/1",
+        "policies": policies.iter().map(|p| answer::policy_short(cx, p)).collect::<Value>(),
+    });
+    cx.answer(&answer, &rows(cx, &policies, ""))?;
+    Ok(exit::DONE)
+}
+
+fn wanted(policy: &Policy, state: Option<StateArg>, session: Option<&SessionId>) -> bool {
+    state.is_none_or(|s| s.0 == policy.status)
+        && session.is_none_or(|s| policy.spec.session_ids.contains(s))
+}
+
+/// One line a policy.
+pub(super) fn rows(cx: &Cx, policies: &[Policy], indent: &str) -> String {
+    let now = clock::now();
+    let rows: Vec<Vec<String>> = policies
+        .iter()
+        .map(|p| vec![p.policy_id.to_string(), state_words(p), ago(p.since, now), purpose(p)])
+        .collect();
+    table(&rows, indent, cx.columns)
+}
+
+fn state_words(policy: &Policy) -> String {
+    match &policy.reason {
+        Some(reason) => format!("{}: {reason}", policy.status.as_str()),
+        None => policy.status.as_str().to_owned(),
+    }
+}
+
+/// What it is for, in a few words.
+fn purpose(policy: &Policy) -> String {
+    let what = match &policy.spec.commit {
+        Some(commit) => commit.message.lines().next().unwrap_or_default().to_owned(),
+        None => policy.spec.gates.iter().map(|g| g.def.shown()).collect::<Vec<_>>().join("; "),
+    };
+    match &policy.spec.label {
+        Some(label) => format!("{label}: {what}"),
+        None => what,
+    }
+}
+
+fn show_candidate(cx: &Cx, ledger: &Ledger, id: &PolicyId) -> Result<u8, CliError> {
+    let policy = ledger.require_policy(id)?;
+    let Some(candidate) = answer::candidate(&policy) else {
+        let message =
+            format!("{id}: there is no candidate, the policy is {}", state_words(&policy));
+        return Err(CliError::new(Code::NoSuchRevision, message)
+            .about(id.as_str())
+            .with_hint(format!("see git agentproto policy show {id}")));
+    };
+    let answer = json!({
+        "schema": "agentproto/candidate/1",
+        "policyId": id,
+        "candidate": candidate,
+    });
+    cx.answer(&answer, &format!("{candidate}\n"))?;
+    Ok(exit::DONE)
+}
+
+/// Answers with one policy.
+pub(super) fn show(cx: &Cx, ledger: &Ledger, id: &PolicyId) -> Result<u8, CliError> {
+    let policy = ledger.require_policy(id)?;
+    cx.answer(&answer::policy(cx, ledger, &policy)?, &show_text(cx, ledger, &policy)?)?;
+    Ok(exit::DONE)
+}
+
+/// A policy for people.
+pub(super) fn show_text(cx: &Cx, ledger: &Ledger, policy: &Policy) -> Result<String, CliError> {
+    let mut text = head(cx, policy);
+    for (index, gate) in policy.spec.gates.iter().enumerate() {
+        let result = policy.results.iter().find(|r| r.index == index);
+        let said = result.map_or_else(|| "not run".to_owned(), gate_words);
+        text.push_str(&format!("  gate      {}: {said}\n", shown(&gate.def.shown())));
+    }
+    if let Some(last) = policy.results.last().filter(|r| r.verdict != Verdict::Pass) {
+        match answer::tail(ledger, last)? {
+            Some(tail) if tail.trim().is_empty() => {}
+            Some(tail) => text.push_str(&block(&tail, "    | ")),
+            None => text.push_str("    (its output is not on this machine)\n"),
+        }
+    }
+    if policy.status == Status::AwaitingAck {
+        match ledger.review(&policy.policy_id) {
+            Ok(review) => text.push_str(&review::diffstat(cx, &review)),
+            // The rest is worth showing.
+            Err(e) => text.push_str(&format!(
+                "  (what it changes cannot be told: {})\n",
+                shown(&e.to_string())
+            )),
+        }
+    }
+    if let Some(next) = answer::next_step(cx, policy) {
+        text.push_str(&format!("  next      {}\n", shown(&next)));
+    }
+    Ok(text)
+}
+
+fn head(cx: &Cx, policy: &Policy) -> String {
+    let state = shown(&state_words(policy));
+    let since = ago(policy.since, clock::now());
+    let mut text = format!("policy {}  {}  {since}\n", policy.policy_id, cx.paint.bold(&state));
+    let mut rows: Vec<[String; 2]> = Vec::new();
+    let mut row = |name: &str, value: String| rows.push([name.to_owned(), value]);
+    if let Some(because) = &policy.because {
+        row("because", because.clone());
+    }
+    if let Some(label) = &policy.spec.label {
+        row("label", label.clone());
+    }
+    for session in &policy.spec.session_ids {
+        let stalled = policy.stalled_by.contains(session);
+        let how = if stalled { " (its turn ended unfinished)" } else { "" };
+        row("session", format!("{session}{how}"));
+    }
+    if let Some(commit) = &policy.spec.commit {
+        row("branch", commit.branch.clone());
+        for path in &commit.paths {
+            row("path", path.to_string());
+        }
+        row("message", commit.message.lines().next().unwrap_or_default().to_owned());
+    }
+    if let Some(candidate) = &policy.candidate {
+        row("candidate", candidate.commit.to_string());
+        row("parent", candidate.parent.to_string());
+    }
+    for ack in &policy.acks {
+        row("ack", format!("{} by {} ({})", ack.decision, ack.signer, ack.key));
+    }
+    if let Some(commit) = &policy.commit_sha {
+        row("commit", commit.to_string());
+    }
+    if let Some(outcome) = policy.outcome {
+        row("outcome", outcome.as_str().to_owned());
+    }
+    for [name, value] in rows {
+        text.push_str(&format!("  {name:<9} {}\n", shown(&value)));
+    }
+    text
+}
+
+/// Verdict, how it ended, how long it took, what it saw besides.
+pub(super) fn gate_words(result: &GateResult) -> String {
+    let end = match &result.end {
+        GateEnd::Exit(code) => format!("exit code {code}"),
+        GateEnd::Signal(name) => shown(name),
+        GateEnd::Timeout => "its time ran out".to_owned(),
+        GateEnd::NotRun => "not run".to_owned(),
+    };
+    let mut words = vec![result.verdict.as_str().to_owned(), end, duration(result.duration_ms)];
+    words.extend(result.reason.as_deref().map(shown));
+    words.extend(result.because.as_deref().map(shown));
+    if result.unlisted_changes > 0 {
+        words.push(format!("{} changed files beside the listed ones", result.unlisted_changes));
+    }
+    words.join(", ")
+}
+
+fn cancel(cx: &Cx, args: CancelArgs) -> Result<u8, CliError> {
+    let ledger = cx.ledger()?;
+    let id = ledger.find_policy(&args.policy)?;
+    // Recorded first: whoever performs the gate finds its result unwanted, however the kill goes.
+    let input = Input::CancelAsked { policy: id.clone(), because: args.message };
+    let recording = ledger.record(input)?;
+    for effect in &recording.effects {
+        if let Effect::KillGates { policy, attempt } = effect {
+            let agent_dir = ledger.store().location().agent_dir();
+            live::request_cancel(&agent_dir, &gate_key(policy, *attempt))?;
+        }
+    }
+    settle(cx, &ledger, &id, false);
+    show(cx, &ledger, &id)
+}

@@ -1,0 +1,112 @@
+//! The review screen: what a person sees before signing.
+//!
+//! Contract: built from the objects of the repository, never from an agent's words about them; every name and
+//! message is escaped. What changes the rules is said first.
+
+use super::{
+    answer,
+    cx::Cx,
+    error::CliError,
+    policy::gate_words,
+    text::{Paint, block, line, shown, table},
+};
+use crate::{
+    domain::oid::Oid,
+    ledger::{Changed, Ledger, LineCounts, Review},
+    store::tree::Mode,
+};
+
+/// The whole screen.
+pub(super) fn render(cx: &Cx, ledger: &Ledger, review: &Review) -> Result<String, CliError> {
+    let mut tails = Vec::new();
+    for result in &review.policy.results {
+        tails.push(answer::tail(ledger, result)?);
+    }
+    let mut text = warnings(cx.paint, review);
+    text.push_str(&head(cx.paint, review));
+    text.push_str(&format!("\n{}\n", block(&review.message, "    ")));
+    text.push_str(&diffstat(cx, review));
+    text.push('\n');
+    text.push_str(&gates(review, &tails));
+    for ack in &review.policy.acks {
+        let said = format!("{} by {} ({})", ack.decision, ack.signer, ack.key);
+        line(&mut text, &format!("ack        {}", shown(&said)));
+    }
+    Ok(text)
+}
+
+fn warnings(paint: Paint, review: &Review) -> String {
+    let mut text = String::new();
+    if review.touches_rules {
+        line(&mut text, &paint.warn("CHANGES THE RULES"));
+    }
+    if review.rule_change {
+        let news = "The rule files changed since you accepted them; see git agentproto status";
+        line(&mut text, &paint.warn(news));
+    }
+    if let Some(why) = &review.stale {
+        line(&mut text, &paint.warn(&format!("STALE: {}", shown(why))));
+    }
+    text
+}
+
+fn head(paint: Paint, review: &Review) -> String {
+    let signers = match &review.signers {
+        Ok(seen) => format!("{} ({})", seen.source, seen.place),
+        Err(why) => format!("nobody's answer counts: {why}"),
+    };
+    let mut text = String::new();
+    for (name, value) in [
+        ("policy", review.policy.policy_id.to_string()),
+        ("candidate", paint.bold(&review.candidate.commit.to_string())),
+        ("parent", review.candidate.parent.to_string()),
+        ("branch", shown(&review.branch)),
+        ("author", shown(&review.author)),
+        ("signers", shown(&signers)),
+    ] {
+        line(&mut text, &format!("{name:<10} {value}"));
+    }
+    text
+}
+
+/// One line a path: kind, mode, lines added and deleted.
+pub(super) fn diffstat(cx: &Cx, review: &Review) -> String {
+    let rows: Vec<Vec<String>> = review.changes.iter().map(row).collect();
+    table(&rows, "  ", cx.columns)
+}
+
+fn row(change: &Changed) -> Vec<String> {
+    let mode = |side: &Option<(Mode, Oid)>| match side {
+        Some((mode, _)) => format!("{:06o}", mode.bits()),
+        None => "none".to_owned(),
+    };
+    let modes = match (mode(&change.old), mode(&change.new)) {
+        (old, new) if old == new => new,
+        (old, new) => format!("{old} to {new}"),
+    };
+    let lines = match &change.lines {
+        Some(LineCounts { added, deleted }) => format!("+{added} -{deleted}"),
+        None => "not counted".to_owned(),
+    };
+    let path = String::from_utf8_lossy(change.path.as_bytes()).into_owned();
+    vec![change.kind.letter().to_string(), modes, lines, path]
+}
+
+fn gates(review: &Review, tails: &[Option<String>]) -> String {
+    let mut text = String::new();
+    if review.policy.spec.gates.is_empty() {
+        line(&mut text, "UNGATED: nothing was run on it");
+    }
+    for (result, tail) in review.policy.results.iter().zip(tails) {
+        let gate = review.policy.spec.gates.get(result.index);
+        let command = gate.map_or_else(|| "(unknown)".to_owned(), |g| g.def.shown());
+        line(&mut text, &format!("gate       {}: {}", shown(&command), gate_words(result)));
+        match tail {
+            Some(tail) if tail.trim().is_empty() => {}
+            Some(tail) => text.push_str(&block(tail, "    | ")),
+            None if result.log.is_none() => {}
+            None => line(&mut text, "    (its output is not on this machine)"),
+        }
+    }
+    text
+}

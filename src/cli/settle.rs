@@ -1,0 +1,83 @@
+//! Moving a policy on, after its part of a command is recorded.
+//!
+//! Contract: what is recorded stays recorded whatever happens here, so nothing here fails a command that
+//! only promised to record. What stands in the way is said on stderr and given back.
+
+use super::{cx::Cx, error::CliError};
+use crate::{
+    code::{Code, exit},
+    domain::{
+        ids::PolicyId,
+        policy::{Policy, Status},
+    },
+    ledger::Ledger,
+    limits,
+    runtime::{
+        perform::{self, Progress},
+        wait::{self, Condition, Target, WaitAsk},
+    },
+};
+
+/// Why a policy did not get as far as it should.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Held {
+    /// The stable code.
+    pub(super) code: Code,
+    /// One sentence more.
+    pub(super) because: String,
+}
+
+/// Does what is due for a policy and returns when nothing is any more; with `no_wait` a process of its own
+/// does it. `Some` says why something is still due.
+pub(super) fn settle(cx: &Cx, ledger: &Ledger, id: &PolicyId, no_wait: bool) -> Option<Held> {
+    let done = if no_wait {
+        perform::detach(ledger, id).map(|()| None).map_err(CliError::from)
+    } else {
+        carry_on(ledger, id)
+    };
+    let held = match done {
+        Ok(held) => held,
+        Err(error) => Some(Held { code: error.code, because: error.message }),
+    };
+    if let Some(held) = &held {
+        cx.note(&format!("{id}: {} [{}]", held.because, held.code));
+        cx.note(&format!("hint: git agentproto wait {id}"));
+    }
+    held
+}
+
+fn carry_on(ledger: &Ledger, id: &PolicyId) -> Result<Option<Held>, CliError> {
+    match perform::policy(ledger, id)? {
+        Progress::Settled => Ok(None),
+        Progress::Waiting { code, because } => Ok(Some(Held { code, because })),
+        // Somebody else does it: watch until it is done.
+        Progress::Held { owner: _ } => {
+            let ask = WaitAsk {
+                targets: vec![Target::Policy(id.clone())],
+                conditions: vec![Condition::Settled],
+                timeout_ms: limits::WAIT_DEFAULT_MS,
+                since: None,
+                all: true,
+            };
+            let waited = wait::wait(ledger, &ask)?;
+            let late = waited.exit == exit::TIME;
+            let because = "another process still performs it".to_owned();
+            Ok(late.then_some(Held { code: Code::Timeout, because }))
+        }
+    }
+}
+
+/// The exit code of a command that ends by a policy's outcome (spec cli, Exit codes).
+pub(super) fn exit_of(policy: &Policy) -> u8 {
+    match policy.status {
+        Status::Done => exit::DONE,
+        Status::Cancelled => exit::NO,
+        Status::Blocked => match policy.reason.as_deref().map(str::parse::<Code>) {
+            Some(Ok(code)) if code.exit() == exit::BROKEN => exit::BROKEN,
+            // Older or newer versions may have other reasons; blocked is a no in any case.
+            Some(Ok(_) | Err(_)) | None => exit::NO,
+        },
+        Status::AwaitingAck => exit::PERSON,
+        Status::Watching | Status::Gating | Status::Committing => exit::BROKEN,
+    }
+}
