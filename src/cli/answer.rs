@@ -5,12 +5,14 @@ use crate::{
     code::Code,
     domain::{
         gate::{GateEnd, GateResult},
+        ids::SessionId,
         oid::Oid,
         path::RepoPath,
         policy::{CommitSpec, Policy, Status},
         session::{Exit, Process, Session, Turn},
     },
-    ledger::Ledger,
+    ledger::{Ledger, LedgerError},
+    limits,
     runtime::gate::log,
 };
 use serde_json::{Value, json};
@@ -22,8 +24,8 @@ const ADAPTER: &str = "observed";
 
 /// A policy in full: answer of `attach`, `commit`, `policy show`, `policy cancel`, `status ID`.
 pub(super) fn policy(cx: &Cx, ledger: &Ledger, policy: &Policy) -> Result<Value, CliError> {
-    let mut answer = policy_short(cx, policy);
-    answer["schema"] = "agentproto/policy/1".into();
+    let mut answer = json!({ "schema": "agentproto/policy/1" });
+    merge(&mut answer, policy_short(policy, next_step(cx, ledger, policy)?.as_deref()));
     let commit = policy.spec.commit.as_ref();
     let more = json!({
         "pending": policy.pending,
@@ -43,8 +45,8 @@ pub(super) fn policy(cx: &Cx, ledger: &Ledger, policy: &Policy) -> Result<Value,
     Ok(answer)
 }
 
-/// A policy in a list: what its document says, nothing that costs another look.
-pub(super) fn policy_short(cx: &Cx, policy: &Policy) -> Value {
+/// A policy in a list: what its document says, and what to do next.
+pub(super) fn policy_short(policy: &Policy, next_step: Option<&str>) -> Value {
     let commit = policy.spec.commit.as_ref();
     json!({
         "policyId": policy.policy_id,
@@ -61,7 +63,7 @@ pub(super) fn policy_short(cx: &Cx, policy: &Policy) -> Value {
         "commitSha": policy.commit_sha,
         "outcome": policy.outcome,
         "since": policy.since,
-        "nextStep": next_step(cx, policy),
+        "nextStep": next_step,
     })
 }
 
@@ -108,7 +110,27 @@ pub(super) fn tail(ledger: &Ledger, result: &GateResult) -> Result<Option<String
 }
 
 /// What to do next, as a command; `None` when there is nothing to do.
-pub(super) fn next_step(cx: &Cx, policy: &Policy) -> Option<String> {
+pub(super) fn next_step(
+    cx: &Cx,
+    ledger: &Ledger,
+    policy: &Policy,
+) -> Result<Option<String>, CliError> {
+    match policy.status {
+        Status::Blocked => again(ledger, policy).map(Some),
+        Status::AwaitingAck if stale(ledger, policy)?.is_some() => {
+            Ok(Some(format!("git agentproto policy cancel {}", policy.policy_id)))
+        }
+        Status::Watching
+        | Status::Gating
+        | Status::AwaitingAck
+        | Status::Committing
+        | Status::Done
+        | Status::Cancelled => Ok(open_step(cx, policy)),
+    }
+}
+
+/// What to do next about an open policy, as far as its document alone tells.
+pub(super) fn open_step(cx: &Cx, policy: &Policy) -> Option<String> {
     let id = &policy.policy_id;
     match policy.status {
         Status::Watching | Status::Gating | Status::Committing => {
@@ -116,36 +138,74 @@ pub(super) fn next_step(cx: &Cx, policy: &Policy) -> Option<String> {
         }
         Status::AwaitingAck if cx.inside_session().is_some() => Some(FOR_A_PERSON.to_owned()),
         Status::AwaitingAck => Some(format!("git agentproto ack {id}")),
-        Status::Blocked => Some(attach_again(policy)),
-        Status::Done | Status::Cancelled => None,
+        Status::Blocked | Status::Done | Status::Cancelled => None,
     }
+}
+
+/// Why a candidate can not land any more; `None` while its branch is at its parent.
+pub(super) fn stale(ledger: &Ledger, policy: &Policy) -> Result<Option<String>, CliError> {
+    let (Some(commit), Some(candidate)) = (&policy.spec.commit, &policy.candidate) else {
+        return Ok(None);
+    };
+    let tip = ledger.store().reference(&commit.branch).map_err(LedgerError::from)?;
+    Ok(match tip {
+        Some(tip) if tip == candidate.parent => None,
+        Some(tip) => Some(format!("{} moved to {tip}", commit.branch)),
+        None => Some(format!("{} is gone", commit.branch)),
+    })
 }
 
 /// The command that asks for the same once more; terminal things never reopen.
-fn attach_again(policy: &Policy) -> String {
-    let mut words: Vec<String> = vec!["git".into(), "agentproto".into(), "attach".into()];
-    words.extend(policy.spec.session_ids.iter().map(ToString::to_string));
-    // A gate that said no says it again until something changes.
-    if policy.reason.as_deref() == Some(Code::GateRed.as_str()) {
-        words.push("--next-turn".into());
+fn again(ledger: &Ledger, policy: &Policy) -> Result<String, CliError> {
+    let mut alive = Vec::new();
+    for id in &policy.spec.session_ids {
+        let session = ledger.session(id)?;
+        alive.extend(session.filter(|s| !s.is_exited()).map(|s| s.session_id));
     }
-    if let Some(commit) = &policy.spec.commit {
-        words.extend(commit_words(commit));
+    Ok(again_words(policy, &alive))
+}
+
+/// `attach` to the sessions that are left, `commit` when none is.
+fn again_words(policy: &Policy, alive: &[SessionId]) -> String {
+    let mut words: Vec<String> = vec!["git".into(), "agentproto".into()];
+    let as_commit = alive.is_empty() && policy.spec.commit.is_some();
+    if as_commit {
+        words.push("commit".into());
+    } else {
+        words.push("attach".into());
+        words.extend(alive.iter().map(ToString::to_string));
+        words.extend(alive.is_empty().then(|| "SESSION".to_owned()));
+        // Gates that said no say it again until a turn changed something.
+        let red = policy.reason.as_deref() == Some(Code::GateRed.as_str());
+        words.extend(red.then(|| "--next-turn".to_owned()));
+        words.extend(policy.spec.commit.iter().flat_map(|_| ["--then".into(), "commit".into()]));
     }
-    let mut gates: Vec<Vec<String>> =
-        policy.spec.gates.iter().map(|g| g.def.argv().map(str::to_owned).collect()).collect();
-    let last = gates.pop();
-    words.extend(gates.iter().flat_map(|g| ["--gate".to_owned(), shell_words::join(g)]));
-    match last {
-        Some(last) => words.extend(["--".to_owned()].into_iter().chain(last)),
-        None if policy.spec.commit.is_some() => words.push("--ungated".into()),
-        None => {}
-    }
+    words.extend(policy.spec.label.iter().flat_map(|l| ["--label".into(), l.clone()]));
+    words.extend(policy.spec.commit.iter().flat_map(commit_words));
+    words.extend(gate_words(policy));
     shell_words::join(words)
 }
 
+fn gate_words(policy: &Policy) -> Vec<String> {
+    let mut words = Vec::new();
+    let Some((last, before)) = policy.spec.gates.split_last() else {
+        words.extend(policy.spec.commit.is_some().then(|| "--ungated".to_owned()));
+        return words;
+    };
+    if last.def.cwd != "." {
+        words.extend(["--gate-cwd".to_owned(), last.def.cwd.clone()]);
+    }
+    if last.def.timeout_ms != limits::GATE_TIMEOUT_DEFAULT_MS {
+        words.extend(["--gate-timeout".to_owned(), format!("{}ms", last.def.timeout_ms)]);
+    }
+    words.extend(before.iter().flat_map(|g| ["--gate".to_owned(), g.def.shown()]));
+    words.push("--".to_owned());
+    words.extend(last.def.argv().map(str::to_owned));
+    words
+}
+
 fn commit_words(commit: &CommitSpec) -> Vec<String> {
-    let mut words = vec!["--then".to_owned(), "commit".to_owned()];
+    let mut words = Vec::new();
     words.extend(commit.paths.iter().flat_map(|p| ["--path".to_owned(), p.to_string()]));
     words.extend(["-m".to_owned(), commit.message.trim_end().to_owned()]);
     words.extend((!commit.require_human_ack).then(|| "--no-ack".to_owned()));
@@ -155,8 +215,8 @@ fn commit_words(commit: &CommitSpec) -> Vec<String> {
 
 /// A session: answer of `session adopt`, `session show`, `status ID`.
 pub(super) fn session(ledger: &Ledger, session: &Session) -> Result<Value, CliError> {
-    let mut answer = session_short(session);
-    answer["schema"] = "agentproto/session/1".into();
+    let mut answer = json!({ "schema": "agentproto/session/1" });
+    merge(&mut answer, session_short(session));
     let root = ledger.worktree(&session.worktree)?.map(|w| w.top);
     let cwd = root.as_ref().map(|root| match session.cwd.as_str() {
         "." | "" => root.clone(),

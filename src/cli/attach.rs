@@ -106,11 +106,12 @@ pub(super) fn run(cx: &Cx, args: AttachArgs) -> Result<u8, CliError> {
         None => Covers::LastAndNext,
     };
     let (id, recording) = ledger.attach(&session, &ask, covers)?;
-    if recording.state.policies.get(&id).is_some_and(is_due) {
-        settle(cx, &ledger, &id, args.common.no_wait);
-    }
+    let due = recording.state.policies.get(&id).is_some_and(is_due);
+    let held = if due { settle(cx, &ledger, &id, args.common.no_wait) } else { None };
     let policy = ledger.require_policy(&id)?;
-    cx.answer(&answer::policy(cx, &ledger, &policy)?, &show_text(cx, &ledger, &policy)?)?;
+    let mut answer = answer::policy(cx, &ledger, &policy)?;
+    tell(&mut answer, held.as_ref());
+    cx.answer(&answer, &show_text(cx, &ledger, &policy)?)?;
     Ok(exit::DONE)
 }
 

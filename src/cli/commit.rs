@@ -6,7 +6,7 @@ use super::{
     cx::Cx,
     error::CliError,
     policy::show_text,
-    settle::{exit_of, settle},
+    settle::{exit_of, settle, tell},
 };
 use crate::{code::exit, domain::policy::Status};
 
@@ -28,14 +28,16 @@ pub(super) fn run(cx: &Cx, args: CommitArgs) -> Result<u8, CliError> {
     let ask = ask(cx, args.gates, args.commit, (&args.common, true))?;
     let ledger = cx.ledger()?;
     let (id, _) = ledger.commit(&ask)?;
-    settle(cx, &ledger, &id, args.common.no_wait);
+    let held = settle(cx, &ledger, &id, args.common.no_wait);
     let mut policy = ledger.require_policy(&id)?;
     let asks = policy.status == Status::AwaitingAck && cx.inside_session().is_none();
     if asks && !args.common.no_wait && cx.is_interactive() {
         ack::ask_in_place(cx, &ledger, &id)?;
         policy = ledger.require_policy(&id)?;
     }
-    cx.answer(&answer::policy(cx, &ledger, &policy)?, &show_text(cx, &ledger, &policy)?)?;
+    let mut answer = answer::policy(cx, &ledger, &policy)?;
+    tell(&mut answer, held.as_ref());
+    cx.answer(&answer, &show_text(cx, &ledger, &policy)?)?;
     // Left to another process, it is only recorded.
     Ok(if args.common.no_wait { exit::DONE } else { exit_of(&policy) })
 }

@@ -126,10 +126,14 @@ fn list(cx: &Cx, args: &ListArgs) -> Result<u8, CliError> {
     policies.retain(|p| wanted(p, args.state, session.as_ref()));
     let answer = json!({
         "schema": "agentproto/policy-list/1",
-        "policies": policies.iter().map(|p| answer::policy_short(cx, p)).collect::<Value>(),
+        "policies": policies.iter().map(|p| short(cx, p)).collect::<Value>(),
     });
     cx.answer(&answer, &rows(cx, &policies, ""))?;
     Ok(exit::DONE)
+}
+
+fn short(cx: &Cx, policy: &Policy) -> Value {
+    answer::policy_short(policy, answer::open_step(cx, policy).as_deref())
 }
 
 fn wanted(policy: &Policy, state: Option<StateArg>, session: Option<&SessionId>) -> bool {
@@ -216,7 +220,7 @@ pub(super) fn show_text(cx: &Cx, ledger: &Ledger, policy: &Policy) -> Result<Str
             )),
         }
     }
-    if let Some(next) = answer::next_step(cx, policy) {
+    if let Some(next) = answer::next_step(cx, ledger, policy)? {
         text.push_str(&format!("  next      {}\n", shown(&next)));
     }
     Ok(text)
@@ -275,7 +279,8 @@ pub(super) fn gate_words(result: &GateResult) -> String {
     };
     let mut words = vec![result.verdict.as_str().to_owned(), end, duration(result.duration_ms)];
     words.extend(result.reason.as_deref().map(shown));
-    words.extend(result.because.as_deref().map(shown));
+    let more = result.because.as_deref().map(shown).filter(|because| !words.contains(because));
+    words.extend(more);
     if result.unlisted_changes > 0 {
         words.push(format!("{} changed files beside the listed ones", result.unlisted_changes));
     }

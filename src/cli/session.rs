@@ -4,6 +4,7 @@ use super::{
     answer,
     cx::Cx,
     error::CliError,
+    policy,
     settle::settle,
     text::{ago, shown, table},
 };
@@ -239,12 +240,13 @@ fn report(cx: &Cx, args: ReportArgs) -> Result<u8, CliError> {
     let session = ledger.find_session(&wanted)?;
     let recording = ledger.record(Input::Reported { session: session.clone(), report, key })?;
     let answer = report_answer(&ledger, &session, kind, &recording)?;
-    if perform {
-        for policy in touched(&recording) {
-            settle(cx, &ledger, &policy, no_wait);
-        }
+    let mut text = format!("{} {session}\n", kind.as_str());
+    for id in if perform { touched(&recording) } else { BTreeSet::new() } {
+        settle(cx, &ledger, &id, no_wait);
+        let policy = ledger.require_policy(&id)?;
+        text.push_str(&policy::rows(cx, std::slice::from_ref(&policy), ""));
     }
-    cx.answer(&answer, "")?;
+    cx.answer(&answer, &text)?;
     Ok(exit::DONE)
 }
 

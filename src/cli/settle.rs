@@ -18,6 +18,8 @@ use crate::{
     },
 };
 
+use serde_json::Value;
+
 /// Why a policy did not get as far as it should.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Held {
@@ -64,6 +66,16 @@ fn carry_on(ledger: &Ledger, id: &PolicyId) -> Result<Option<Held>, CliError> {
             let because = "another process still performs it".to_owned();
             Ok(late.then_some(Held { code: Code::Timeout, because }))
         }
+    }
+}
+
+/// Puts into a policy's object what holds it up, where the policy itself has no reason.
+pub(super) fn tell(answer: &mut Value, held: Option<&Held>) {
+    if let Some(held) = held
+        && answer["reason"].is_null()
+    {
+        answer["reason"] = held.code.as_str().into();
+        answer["because"] = held.because.as_str().into();
     }
 }
 

@@ -13,15 +13,19 @@ use crate::{
     code::exit,
     domain::{
         event::Entity,
+        ids::PolicyId,
         policy::{Policy, Status},
         session::Session,
         time::Timestamp,
     },
     ledger::Ledger,
     limits,
-    runtime::perform::is_due,
+    runtime::live,
     store::trusted::Rules,
-    sys::clock,
+    sys::{
+        clock, files,
+        process::{self, Liveness},
+    },
 };
 use serde_json::{Value, json};
 
@@ -36,9 +40,9 @@ pub(super) struct StatusArgs {
 /// Everything `status` tells.
 struct Overview {
     acks: Vec<Waiting>,
-    blocked: Vec<Policy>,
+    blocked: Vec<Blocked>,
     asking: Vec<Session>,
-    due: Vec<Policy>,
+    due: Vec<Due>,
     watching: Vec<Policy>,
     sessions: Vec<Session>,
     rules: RuleNews,
@@ -49,6 +53,19 @@ struct Waiting {
     policy: Policy,
     /// Why its candidate can not land any more, when that is so.
     stale: Option<String>,
+}
+
+/// A policy for which something is to be done.
+struct Due {
+    policy: Policy,
+    /// Somebody does it; `None` when that cannot be told.
+    served: Option<bool>,
+}
+
+/// A blocked policy and the command that asks for the same again.
+struct Blocked {
+    policy: Policy,
+    next: Option<String>,
 }
 
 /// What became of the rule files since a person accepted them.
@@ -65,7 +82,7 @@ pub(super) fn run(cx: &Cx, args: StatusArgs) -> Result<u8, CliError> {
         Some(Entity::Policy(id)) => policy::show(cx, &ledger, &id),
         Some(Entity::Session(id)) => session::show(cx, &ledger, &id),
         Some(Entity::Journal) | None => {
-            let overview = Overview::load(&ledger, clock::now())?;
+            let overview = Overview::load(cx, &ledger, clock::now())?;
             cx.answer(&overview.to_json(cx), &overview.to_text(cx))?;
             Ok(exit::DONE)
         }
@@ -73,12 +90,11 @@ pub(super) fn run(cx: &Cx, args: StatusArgs) -> Result<u8, CliError> {
 }
 
 impl Overview {
-    fn load(ledger: &Ledger, now: Timestamp) -> Result<Self, CliError> {
+    fn load(cx: &Cx, ledger: &Ledger, now: Timestamp) -> Result<Self, CliError> {
         let all = ledger.policies(true)?;
-        let blocked = blocked(&all, now);
         let mut overview = Self {
             acks: vec![],
-            blocked,
+            blocked: blocked(cx, ledger, &all, now)?,
             asking: vec![],
             due: vec![],
             watching: vec![],
@@ -88,13 +104,14 @@ impl Overview {
         for policy in all {
             match policy.status {
                 Status::AwaitingAck => {
-                    let stale = stale(ledger, &policy)?;
+                    let stale = answer::stale(ledger, &policy)?;
                     overview.acks.push(Waiting { policy, stale });
                 }
-                Status::Gating | Status::Committing if is_due(&policy) => overview.due.push(policy),
-                Status::Watching | Status::Gating | Status::Committing => {
-                    overview.watching.push(policy);
+                Status::Gating | Status::Committing => {
+                    let served = is_served(ledger, &policy.policy_id);
+                    overview.due.push(Due { policy, served });
                 }
+                Status::Watching => overview.watching.push(policy),
                 Status::Done | Status::Blocked | Status::Cancelled => {}
             }
         }
@@ -104,23 +121,25 @@ impl Overview {
     }
 
     fn to_json(&self, cx: &Cx) -> Value {
-        let acks = self.acks.iter().map(|w| {
-            let mut short = answer::policy_short(cx, &w.policy);
-            short["stale"] = w.stale.as_deref().into();
+        let open = |p: &Policy| answer::policy_short(p, answer::open_step(cx, p).as_deref());
+        let with = |p: &Policy, name: &str, value: Value| {
+            let mut short = open(p);
+            short[name] = value;
             short
-        });
-        let short = |policies: &[Policy]| -> Value {
-            policies.iter().map(|p| answer::policy_short(cx, p)).collect()
         };
+        let acks = self.acks.iter().map(|w| with(&w.policy, "stale", w.stale.as_deref().into()));
+        let blocked =
+            self.blocked.iter().map(|b| answer::policy_short(&b.policy, b.next.as_deref()));
+        let due = self.due.iter().map(|d| with(&d.policy, "served", d.served.into()));
         let sessions =
             |all: &[Session]| -> Value { all.iter().map(answer::session_short).collect() };
         json!({
             "schema": "agentproto/status/1",
             "acks": acks.collect::<Value>(),
-            "blocked": short(&self.blocked),
+            "blocked": blocked.collect::<Value>(),
             "awaitingInput": sessions(&self.asking),
-            "due": short(&self.due),
-            "watching": short(&self.watching),
+            "due": due.collect::<Value>(),
+            "watching": self.watching.iter().map(open).collect::<Value>(),
             "sessions": sessions(&self.sessions),
             "rules": self.rules.word(),
         })
@@ -133,8 +152,8 @@ impl Overview {
             line(&mut text, &paint.warn(&news));
         }
         self.acks_text(cx, &mut text);
-        let blocked: Vec<&Policy> = self.blocked.iter().collect();
-        with_next_step(cx, &mut text, "Blocked:", &blocked);
+        let blocked = self.blocked.iter().map(|b| (&b.policy, b.next.clone()));
+        with_next_step(cx, &mut text, "Blocked:", &blocked.collect::<Vec<_>>());
         part(&mut text, paint, "Awaiting input:", &session::rows(cx, &self.asking, "  "));
         self.due_text(cx, &mut text);
         part(&mut text, paint, "Watching:", &policy::rows(cx, &self.watching, "  "));
@@ -147,9 +166,9 @@ impl Overview {
     }
 
     fn acks_text(&self, cx: &Cx, text: &mut String) {
-        let waiting: Vec<&Policy> =
-            self.acks.iter().filter(|w| w.stale.is_none()).map(|w| &w.policy).collect();
-        with_next_step(cx, text, "Waiting for your ack:", &waiting);
+        let waiting = self.acks.iter().filter(|w| w.stale.is_none());
+        let waiting = waiting.map(|w| (&w.policy, answer::open_step(cx, &w.policy)));
+        with_next_step(cx, text, "Waiting for your ack:", &waiting.collect::<Vec<_>>());
         let stale: Vec<&Waiting> = self.acks.iter().filter(|w| w.stale.is_some()).collect();
         if stale.is_empty() {
             return;
@@ -164,16 +183,30 @@ impl Overview {
     }
 
     fn due_text(&self, cx: &Cx, text: &mut String) {
-        part(text, cx.paint, "At work:", &policy::rows(cx, &self.due, "  "));
-        if let Some(first) = self.due.first() {
-            let id = &first.policy_id;
-            line(text, &format!("  if nobody is serving: git agentproto wait {id}"));
+        if self.due.is_empty() {
+            return;
+        }
+        line(text, &cx.paint.bold("At work:"));
+        for Due { policy, served } in &self.due {
+            text.push_str(&policy::rows(cx, std::slice::from_ref(policy), "  "));
+            let who = match served {
+                Some(true) => continue,
+                Some(false) => "nobody is serving",
+                None => "it cannot be told whether somebody is serving",
+            };
+            let id = &policy.policy_id;
+            line(text, &format!("      {who}: run git agentproto wait {id}"));
         }
     }
 }
 
 /// Blocked policies that still need somebody: not too old, and nothing newer watches the same sessions.
-fn blocked(all: &[Policy], now: Timestamp) -> Vec<Policy> {
+fn blocked(
+    cx: &Cx,
+    ledger: &Ledger,
+    all: &[Policy],
+    now: Timestamp,
+) -> Result<Vec<Blocked>, CliError> {
     let keep_ms = i64::try_from(limits::STATUS_BLOCKED_MS).unwrap_or(i64::MAX);
     let newer = |policy: &Policy| {
         all.iter().any(|other| {
@@ -187,20 +220,36 @@ fn blocked(all: &[Policy], now: Timestamp) -> Vec<Policy> {
         .cloned()
         .collect();
     found.sort_by(|a, b| (b.since, &b.policy_id).cmp(&(a.since, &a.policy_id)));
-    found
+    let next = |policy: Policy| {
+        let next = answer::next_step(cx, ledger, &policy)?;
+        Ok(Blocked { policy, next })
+    };
+    found.into_iter().map(next).collect()
 }
 
-/// Why a candidate can not land any more.
-fn stale(ledger: &Ledger, policy: &Policy) -> Result<Option<String>, CliError> {
-    let (Some(commit), Some(candidate)) = (&policy.spec.commit, &policy.candidate) else {
-        return Ok(None);
-    };
-    let tip = ledger.store().reference(&commit.branch).map_err(crate::ledger::LedgerError::from)?;
-    Ok(match tip {
-        Some(tip) if tip == candidate.parent => None,
-        Some(tip) => Some(format!("{} moved to {tip}", commit.branch)),
-        None => Some(format!("{} is gone", commit.branch)),
-    })
+/// Whether a living process performs something for the policy; `None` when that cannot be told.
+fn is_served(ledger: &Ledger, id: &PolicyId) -> Option<bool> {
+    let dir = ledger.store().location().agent_dir().join("live");
+    if !dir.exists() {
+        return Some(false);
+    }
+    let mut served = Some(false);
+    for name in files::names(&dir).ok()? {
+        if !name.to_string_lossy().contains(id.as_str()) {
+            continue;
+        }
+        let bytes = files::read_optional(&dir.join(&name)).ok()?;
+        let Some(bytes) = bytes else { continue };
+        let record: live::Record = serde_json::from_slice(&bytes).ok()?;
+        for process in std::iter::once(&record.owner).chain(&record.runner) {
+            match process::alive(process) {
+                Liveness::Alive => return Some(true),
+                Liveness::Gone => {}
+                Liveness::Unknown => served = None,
+            }
+        }
+    }
+    served
 }
 
 fn rule_news(ledger: &Ledger) -> RuleNews {
@@ -253,16 +302,16 @@ fn part(text: &mut String, paint: Paint, title: &str, rows: &str) {
 }
 
 /// Policies, each with the exact command that answers it.
-fn with_next_step(cx: &Cx, text: &mut String, title: &str, policies: &[&Policy]) {
+fn with_next_step(cx: &Cx, text: &mut String, title: &str, policies: &[(&Policy, Option<String>)]) {
     if policies.is_empty() {
         return;
     }
     line(text, &cx.paint.bold(title));
-    for one in policies {
+    for (one, next) in policies {
         text.push_str(&policy::rows(cx, std::slice::from_ref(*one), "  "));
-        if let Some(next) = answer::next_step(cx, one) {
+        if let Some(next) = next {
             // Never cut: it is there to be copied.
-            line(text, &format!("      {}", shown(&next)));
+            line(text, &format!("      {}", shown(next)));
         }
     }
 }
