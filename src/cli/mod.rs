@@ -18,6 +18,7 @@ mod demo;
 mod error;
 mod events;
 mod follow;
+mod fsck;
 mod help;
 mod log;
 mod policy;
@@ -27,6 +28,7 @@ mod session;
 mod settle;
 mod status;
 mod text;
+mod verify;
 mod wait;
 
 use crate::{
@@ -86,6 +88,10 @@ enum Command {
     /// Sessions: adopt, report, list, show
     #[command(subcommand)]
     Session(session::SessionCommand),
+    /// Which commits were gated and approved, and by whom
+    Verify(verify::VerifyArgs),
+    /// Check store, journals and notes; mend what the log proves
+    Fsck(fsck::FsckArgs),
     /// The whole job in a directory made for it, explained as it goes
     Demo(demo::DemoArgs),
     /// Explain a command, a code, or `exit-codes`
@@ -152,6 +158,8 @@ fn dispatch(cx: &Cx, command: Command) -> Result<u8, CliError> {
         Command::Wait(args) => wait::run(cx, args),
         Command::Policy(command) => policy::run(cx, command),
         Command::Session(command) => session::run(cx, command),
+        Command::Verify(args) => verify::run(cx, args),
+        Command::Fsck(args) => fsck::run(cx, &args),
         Command::Demo(args) => demo::run(cx, args),
         Command::Help(args) => help::run(cx, &args),
         Command::Perform { policy } => {

@@ -1,0 +1,163 @@
+//! `verify [RANGE]`: which commits were gated and approved, and by whom.
+
+use super::{
+    cx::Cx,
+    error::CliError,
+    text::{shown, table},
+};
+use crate::{
+    domain::oid::Oid,
+    enforce::{
+        Outcome,
+        verify::{self, JournalReport, Report, Verified, VerifyAsk, VerifyError},
+    },
+};
+use serde_json::{Value, json};
+
+/// What is verified.
+#[derive(clap::Args)]
+pub(super) struct VerifyArgs {
+    /// A range, branch or commit; without it the current branch since governance began
+    #[arg(value_name = "RANGE")]
+    range: Option<String>,
+}
+
+impl From<VerifyError> for CliError {
+    fn from(error: VerifyError) -> Self {
+        Self::new(error.code(), error.to_string())
+    }
+}
+
+pub(super) fn run(cx: &Cx, args: VerifyArgs) -> Result<u8, CliError> {
+    let report = verify::verify(&cx.ledger()?, &VerifyAsk { revisions: args.range })?;
+    cx.answer(&object(&report), &text(cx, &report))?;
+    Ok(report.exit)
+}
+
+fn object(report: &Report) -> Value {
+    json!({
+        "schema": "agentproto/verify/1",
+        "commits": report.commits.iter().map(commit).collect::<Vec<_>>(),
+        "journals": report.journals.iter().map(journal).collect::<Vec<_>>(),
+        "ok": report.ok,
+        "completeness": report.completeness,
+    })
+}
+
+fn commit(commit: &Verified) -> Value {
+    let mut fields = json!({ "sha": commit.sha.to_string(), "outcome": commit.outcome.as_str() });
+    let mut set = |name: &str, value: Option<Value>| {
+        if let Some(value) = value {
+            fields[name] = value;
+        }
+    };
+    set("policyId", commit.policy.as_ref().map(|p| p.as_str().into()));
+    set("signer", commit.signer.as_deref().map(Value::from));
+    set("isolation", commit.isolation.as_deref().map(Value::from));
+    set("unlistedChanges", commit.unlisted_changes.map(Value::from));
+    set("reason", commit.reason.as_deref().map(Value::from));
+    set("evidence", Some(commit.evidence.iter().map(Oid::to_string).collect()));
+    fields
+}
+
+/// A journal, for `verify` and `fsck` alike.
+pub(super) fn journal(journal: &JournalReport) -> Value {
+    let problem = journal.problem.as_ref();
+    json!({
+        "writer": journal.writer.as_str(),
+        "tip": journal.tip.to_string(),
+        "events": journal.events,
+        "ok": journal.ok,
+        "problem": problem.map(|(at, why)| json!({ "at": at.to_string(), "why": why })),
+    })
+}
+
+/// The line of a journal for people.
+pub(super) fn journal_line(journal: &JournalReport) -> String {
+    let (writer, events) = (&journal.writer, journal.events);
+    match &journal.problem {
+        None if journal.ok => format!("journal {writer}: {events} events, all hold\n"),
+        None => format!("journal {writer}: {events} events, not all hold\n"),
+        Some((at, why)) => {
+            format!("journal {writer}: {events} events hold, then {at}: {}\n", shown(why))
+        }
+    }
+}
+
+fn text(cx: &Cx, report: &Report) -> String {
+    let rows: Vec<Vec<String>> = report.commits.iter().map(row).collect();
+    let mut text = table(&rows, "", cx.columns);
+    if report.commits.is_empty() {
+        text.push_str("no commit to look at\n");
+    }
+    text.extend(report.journals.iter().map(journal_line));
+    let governed = report.commits.iter().filter(|c| c.outcome == Outcome::Governed).count();
+    let all = report.commits.len();
+    let summary = format!("{governed} of {all} commits governed; {}", report.completeness);
+    let summary = if report.ok { summary } else { cx.paint.warn(&summary) };
+    text.push_str(&format!("{summary}\n"));
+    text
+}
+
+/// Outcome, commit, and by whom or why not.
+fn row(commit: &Verified) -> Vec<String> {
+    let who = commit.signer.as_ref().map(|signer| format!("approved by {signer}"));
+    let changes = commit.unlisted_changes.filter(|n| *n > 0);
+    let changes = changes.map(|n| format!("{n} unlisted changes while the gate ran"));
+    let parts = [who, commit.reason.clone(), changes];
+    let why: Vec<String> = parts.into_iter().flatten().collect();
+    vec![commit.outcome.as_str().to_owned(), commit.sha.to_string(), why.join("; ")]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::code::exit;
+    use crate::sys::env::Env;
+
+    fn report(outcome: Outcome) -> Report {
+        let sha = "1".repeat(40).parse().unwrap();
+        let commit = Verified {
+            sha,
+            outcome,
+            policy: None,
+            signer: None,
+            isolation: None,
+            unlisted_changes: Some(2),
+            reason: Some("no record names it".into()),
+            evidence: vec![],
+        };
+        let writer = "0123456789ab".parse().unwrap();
+        let problem = Some((sha, "sequence\u{1b}".to_owned()));
+        Report {
+            commits: vec![commit],
+            journals: vec![JournalReport { writer, tip: sha, events: 3, ok: false, problem }],
+            ok: false,
+            exit: exit::BROKEN,
+            completeness: "not consistent, see the journals".into(),
+        }
+    }
+
+    #[test]
+    fn every_commit_says_why_and_broken_journals_say_where() {
+        let cx = Cx::new(Env::fixed("/".into(), []), false);
+        let one = "1".repeat(40);
+        assert_eq!(
+            text(&cx, &report(Outcome::Ungoverned)),
+            format!(
+                "ungoverned  {one}  no record names it; 2 unlisted changes while the gate ran\n\
+                 journal 0123456789ab: 3 events hold, then {one}: sequence\\x1b\n\
+                 0 of 1 commits governed; not consistent, see the journals\n"
+            )
+        );
+    }
+
+    #[test]
+    fn the_object_leaves_out_what_is_not_known() {
+        let object = object(&report(Outcome::Unknown));
+        assert_eq!(object["commits"][0]["outcome"], "unknown");
+        assert_eq!(object["commits"][0].get("signer"), None);
+        assert_eq!(object["commits"][0]["evidence"], json!([]));
+        assert_eq!(object["journals"][0]["problem"]["why"], "sequence\u{1b}");
+    }
+}
