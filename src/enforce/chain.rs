@@ -11,7 +11,7 @@ use crate::{
     domain::{
         ack::AckOutcome,
         event::{Body, Entity, Event, Recorded},
-        ids::{PolicyId, WriterId},
+        ids::{PolicyId, SessionId, WriterId},
         oid::Oid,
         policy::Policy,
         session::Session,
@@ -20,7 +20,7 @@ use crate::{
     engine::{ENGINE, State, step},
     store::{
         StoreError, Tip,
-        object::{Kind, Object},
+        object::{Kind, Object, hash},
         tree::{self, Change, Mode},
     },
     wire::{
@@ -207,7 +207,9 @@ impl Replay<'_> {
             return Err(format!("engine {engine} made it, this version can only check {ENGINE}"));
         }
         let recorded = message.recorded().map_err(|e| e.to_string())?;
-        recorded.ok_or_else(|| format!("the kind {} is not known", message.kind))
+        let recorded = recorded.ok_or_else(|| format!("the kind {} is not known", message.kind))?;
+        reads_as(&recorded, message.repo.as_deref(), &entry.message)?;
+        Ok(recorded)
     }
 
     /// The entities `step` looks at for this event: small, or each step would copy the whole state.
@@ -237,7 +239,7 @@ impl Replay<'_> {
         }
     }
 
-    fn add_sessions(&self, state: &mut State, ids: &[crate::domain::ids::SessionId]) {
+    fn add_sessions(&self, state: &mut State, ids: &[SessionId]) {
         for id in ids {
             if let Some(session) = self.chain.state.sessions.get(id) {
                 state.sessions.insert(id.clone(), session.clone());
@@ -245,15 +247,20 @@ impl Replay<'_> {
         }
     }
 
-    /// The `Session` trailers of a policy's event are its members, all of them known.
+    /// The `Session` trailers name the session itself, or the members of the policy, all of them known.
     fn same_members(&self, event: &Event) -> Result<(), String> {
-        let Entity::Policy(id) = &event.subject else { return Ok(()) };
-        let members = self.chain.state.policies.get(id).map(|p| p.spec.session_ids.as_slice());
-        let known = |s| self.chain.state.sessions.contains_key(s);
-        if members == Some(event.sessions.as_slice()) && event.sessions.iter().all(known) {
+        let state = &self.chain.state;
+        let members = match &event.subject {
+            Entity::Session(id) => std::slice::from_ref(id),
+            Entity::Policy(id) => {
+                state.policies.get(id).map(|p| p.spec.session_ids.as_slice()).unwrap_or_default()
+            }
+            Entity::Journal => &[],
+        };
+        if members == event.sessions && members.iter().all(|s| state.sessions.contains_key(s)) {
             return Ok(());
         }
-        Err(format!("the sessions of {id} are not the ones its event names"))
+        Err(format!("it names other sessions than those of {}", event.subject))
     }
 
     fn same_tree(&mut self, touched: &[Entity], actual: &Oid) -> Result<(), String> {
@@ -296,7 +303,7 @@ impl Replay<'_> {
         let mut changes = Vec::new();
         for file in files {
             let gone = file.gone.as_ref().map(|path| Change { path: path.clone(), to: None });
-            let blob = crate::store::object::hash(Kind::Blob, &file.data);
+            let blob = hash(Kind::Blob, &file.data);
             let put = Change { path: file.path.clone(), to: Some((Mode::File, blob)) };
             changes.extend(gone.into_iter().chain([put]));
         }
@@ -361,6 +368,42 @@ impl Replay<'_> {
             | Body::Recovered(_) => {}
         }
     }
+}
+
+/// What people and plain git read of an entry is what the machine reads. `Data` may say more in a later version,
+/// and the sentence may be worded otherwise.
+fn reads_as(recorded: &Recorded, repo: Option<&str>, actual: &[u8]) -> Result<(), String> {
+    let expected = message::encode(recorded, repo).map_err(|e| e.to_string())?;
+    let (expected, actual) = (String::from_utf8_lossy(&expected), String::from_utf8_lossy(actual));
+    let event = &recorded.event;
+    if !actual.starts_with(&format!("{} {}: ", event.body.kind().as_str(), event.subject)) {
+        return Err("its first line tells of another event".to_owned());
+    }
+    if trailers(&expected).eq(trailers(&actual)) {
+        return Ok(());
+    }
+    Err("its trailers and its data contradict each other".to_owned())
+}
+
+/// Lines of the last paragraph that this version writes, but for `Data`.
+fn trailers(message: &str) -> impl Iterator<Item = &str> {
+    const NAMES: [&str; 13] = [
+        "Repo",
+        "Format",
+        "Seq",
+        "Kind",
+        "Session",
+        "Policy",
+        "Turn",
+        "Verdict",
+        "Candidate",
+        "Prev",
+        "At",
+        "Actor",
+        "Engine",
+    ];
+    let block = message.trim_end().rsplit("\n\n").next().unwrap_or_default();
+    block.lines().filter(|l| l.split_once(": ").is_some_and(|(name, _)| NAMES.contains(&name)))
 }
 
 /// A state document as it should be.

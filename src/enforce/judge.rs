@@ -15,7 +15,7 @@ use crate::{
         gate::{Gate, GateResult, Verdict},
         ids::PolicyId,
         oid::Oid,
-        policy::{AckRecord, Candidate, Policy, Status},
+        policy::{AckRecord, Candidate, CommitSpec, Policy, Status},
         time::Timestamp,
     },
     sign::{self, choose::SignersInForce},
@@ -262,7 +262,7 @@ impl<'a> Bench<'a> {
         was_allowed(policy, story)?;
         self.only_listed(policy, &candidate)?;
         gates_passed(policy, &commit.tree)?;
-        let asked = policy.spec.commit.as_ref().is_some_and(|c| c.require_human_ack);
+        let asked = policy.spec.commit.as_ref().is_some_and(CommitSpec::needs_ack);
         if asked != ready.ack {
             return Err(ungoverned("its request does not ask for the ack its policy asks for"));
         }
@@ -299,10 +299,12 @@ impl<'a> Bench<'a> {
         };
         let line = AckLine::parse(&record.line).map_err(|e| (Outcome::Malformed, e.to_string()))?;
         let said = &line.statement;
-        if self.consumed.get(record.line.as_str()).is_some_and(|first| first != event) {
-            return Err((Outcome::Replayed, "its line was consumed before".to_owned()));
+        if !answers(said, chain, policy, ready.id) {
+            return Err(self.misdirected(&record.line, event));
         }
-        answers(said, chain, policy, ready.id)?;
+        if said.decision == Decision::Reject {
+            return Err(ungoverned("its line is a rejection"));
+        }
         let signers = self.signers.as_ref().map_err(|why| unreadable(why))?;
         sign::judge(&line, &signers.signers, *at)
             .map_err(|why| (of_ack(why.outcome()), why.to_string()))?;
@@ -312,6 +314,14 @@ impl<'a> Bench<'a> {
             return Err((Outcome::Expired, format!("it was consumed after {}", said.expires)));
         }
         Ok(said.signer.clone())
+    }
+
+    /// A line that answers some other request: one that was consumed before, or one not known here.
+    fn misdirected(&self, line: &str, event: &Oid) -> Fault {
+        if self.consumed.get(line).is_some_and(|first| first != event) {
+            return (Outcome::Replayed, "its line was consumed before".to_owned());
+        }
+        (Outcome::Orphan, "its line answers a request that its policy did not make".to_owned())
     }
 }
 
@@ -422,19 +432,11 @@ fn gate_passed(
     if same_gate { Ok(()) } else { Err("its line is of another gate".to_owned()) }
 }
 
-/// The line is an approval of this very request.
-fn answers(said: &AckStatement, chain: &Chain, policy: &Policy, request: Oid) -> Result<(), Fault> {
-    let ours = chain.repo.as_ref() == Some(&said.repo)
+/// The line answers this very request of this very journal.
+fn answers(said: &AckStatement, chain: &Chain, policy: &Policy, request: Oid) -> bool {
+    chain.repo.as_ref() == Some(&said.repo)
         && said.policy == policy.policy_id
-        && said.request == request;
-    if !ours {
-        let why = "its line answers a request that its policy did not make".to_owned();
-        return Err((Outcome::Orphan, why));
-    }
-    match said.decision {
-        Decision::Approve => Ok(()),
-        Decision::Reject => Err(ungoverned("its line is a rejection")),
-    }
+        && said.request == request
 }
 
 /// What the event says about the line is what the line says.

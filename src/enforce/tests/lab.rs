@@ -58,7 +58,8 @@ impl Lab {
         home.git(&["config", "user.name", "Ada"]);
         home.git(&["config", "user.email", ADA]);
         home.git(&["config", "gc.auto", "0"]);
-        home.commit("first", "1");
+        // The repository id is the first commit: no two labs may share it.
+        home.commit("first", &home.top().display().to_string());
         let path = home.ssh_key("key", &["-t", "ed25519", "-N", ""]);
         let lab = Self { key: sign::key::load(&path).unwrap(), home, count: 0.into() };
         lab.allow(&format!("{ADA} {}\n", lab.home.words(&path)));
@@ -255,7 +256,12 @@ impl Lab {
                 };
                 let ack = JudgedAck {
                     line: text,
-                    statement: Ok(AckStatement { decision: said.decision, ..fitting.clone() }),
+                    statement: Ok(AckStatement {
+                        decision: said.decision,
+                        signer: said.signer,
+                        key: said.key,
+                        ..fitting.clone()
+                    }),
                     signature: Signature::Good(record),
                     repo: fitting.repo.clone(),
                     request: Some(fitting.request),

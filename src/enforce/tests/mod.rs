@@ -7,7 +7,7 @@ use super::{
     fsck::fsck,
     verify::{VerifyAsk, verify},
 };
-use crate::{code::Code, domain::ack::Decision, store::NOTES_ACKS};
+use crate::{code::Code, domain::ack::Decision, ledger::Ledger, store::NOTES_ACKS};
 use lab::{ADA, Lab, Odd};
 
 #[test]
@@ -253,6 +253,40 @@ fn an_unknown_revision_is_named() {
 }
 
 #[test]
+fn a_fetched_journal_proves_what_its_own_clone_proves() {
+    let lab = Lab::new();
+    let asked = lab.governed("a");
+    let top = lab.home.home().join("clone");
+    lab.git(&["clone", "-q", lab.home.top().to_str().unwrap(), top.to_str().unwrap()]);
+    let ledger = || Ledger::open(&lab.env().at(top.clone()), "cli").unwrap();
+    let ask = VerifyAsk { revisions: Some("HEAD~1..HEAD".into()) };
+    let report = verify(&ledger(), &ask).unwrap();
+    assert_eq!((report.commits[0].outcome, report.exit), (Outcome::Unknown, 2));
+    let own = lab.journal();
+    let fetched = own.replace("/journal/", "/remotes/origin/journal/");
+    let spec = format!("{own}:{fetched}");
+    lab.git(&["-C", top.to_str().unwrap(), "fetch", "-q", "origin", &spec]);
+    let report = verify(&ledger(), &ask).unwrap();
+    assert_eq!(report.commits[0].sha, asked.candidate.commit);
+    assert_eq!((report.commits[0].outcome, report.exit), (Outcome::Governed, 0), "{report:?}");
+}
+
+#[test]
+fn a_journal_of_another_repository_proves_nothing() {
+    let (lab, other) = (Lab::new(), Lab::new());
+    other.home.commit("more", "2");
+    lab.governed("a");
+    let own = lab.journal();
+    let fetched = own.replace("/journal/", "/remotes/origin/journal/");
+    let from = lab.home.top().display().to_string();
+    other.git(&["fetch", "-q", &from, &format!("{own}:{fetched}"), "main:theirs"]);
+    let report = other.verify("theirs~1..theirs");
+    assert_eq!((report.commits[0].outcome, report.exit), (Outcome::Unknown, 2));
+    let why = report.journals[0].problem.as_ref().unwrap().1.clone();
+    assert!(why.starts_with("it belongs to repository "), "{why}");
+}
+
+#[test]
 fn a_replacement_ref_changes_nothing() {
     let lab = Lab::new();
     let asked = lab.governed("a");
@@ -335,7 +369,51 @@ fn a_dropped_doubled_or_moved_event_breaks_the_journal() {
         Some(entry)
     };
     type Change<'a> = &'a dyn Fn(usize, lab::Entry) -> Option<lab::Entry>;
-    let cases: [(Change<'_>, &str); 5] = [
+    let lying = |at: usize, mut entry: lab::Entry| {
+        if at == 4 {
+            entry.message = entry.message.replace("Verdict: pass", "Verdict: fail");
+        }
+        Some(entry)
+    };
+    let misleading = |at: usize, mut entry: lab::Entry| {
+        if at == 6 {
+            entry.message = entry.message.replacen("policy:acked", "policy:cancelled", 1);
+        }
+        Some(entry)
+    };
+    let strangers = |at: usize, mut entry: lab::Entry| {
+        if at == 2 {
+            let line = entry.message.lines().find(|l| l.starts_with("Session: ")).unwrap();
+            let twice = format!("{line}\n{line}");
+            entry.message = entry.message.replace(line, &twice);
+        }
+        Some(entry)
+    };
+    type Change<'a> = &'a dyn Fn(usize, lab::Entry) -> Option<lab::Entry>;
+    let lying = |at: usize, mut entry: lab::Entry| {
+        if at == 4 {
+            entry.message = entry.message.replace("Verdict: pass", "Verdict: fail");
+        }
+        Some(entry)
+    };
+    let misleading = |at: usize, mut entry: lab::Entry| {
+        if at == 6 {
+            entry.message = entry.message.replacen("policy:acked", "policy:cancelled", 1);
+        }
+        Some(entry)
+    };
+    let strangers = |at: usize, mut entry: lab::Entry| {
+        if at == 2 {
+            entry.message = entry
+                .message
+                .replace("\nSession: ", "\nSession: ses_01arz3ndektsv4rrffq69g5fav\nSession: ");
+        }
+        Some(entry)
+    };
+    let cases: [(Change<'_>, &str); 8] = [
+        (&lying, "its trailers and its data contradict each other"),
+        (&misleading, "its first line tells of another event"),
+        (&strangers, "it names other sessions than those of ses_00000000000000000000000001"),
         (&drop_one, "Seq is 5, expected 4"),
         (&drop_first, "Seq is 2, expected 1"),
         (&cut, "Seq is 4, expected 1"),
@@ -368,7 +446,9 @@ fn an_event_that_cannot_happen_breaks_the_journal() {
             let (_, data) = entry.message.split_once("\n\n").unwrap();
             let data: Vec<&str> = data.lines().filter(|l| !l.starts_with("Data: ")).collect();
             let data = data.join("\n").replace("policy:acked", "policy:gating");
-            entry.message = format!("policy:gating x: y\n\n{data}\nData: {{\"attempt\":2}}\n");
+            let policy = data.lines().find_map(|l| l.strip_prefix("Policy: ")).unwrap();
+            let head = format!("policy:gating {policy}: again");
+            entry.message = format!("{head}\n\n{data}\nData: {{\"attempt\":2}}\n");
         }
         Some(entry)
     });
