@@ -24,11 +24,13 @@ fn saying(change: impl FnOnce(&mut AckStatement)) -> JudgedAck {
 }
 
 fn refused(world: &World) -> AckOutcome {
-    let found = world.log.iter().rev().find_map(|r| match &r.event.body {
-        Body::AckRefused(e) => Some(e.outcome),
-        _ => None,
-    });
-    found.unwrap()
+    let mut outcomes = Vec::new();
+    for recorded in &world.log {
+        if let Body::AckRefused(event) = &recorded.event.body {
+            outcomes.push(event.outcome);
+        }
+    }
+    *outcomes.last().unwrap()
 }
 
 #[test]
