@@ -1,6 +1,12 @@
 //! `attach SESSION [flags] [-- GATE…]`: what happens when the session's turn ends.
 
-use super::{answer, args, cx::Cx, error::CliError, policy::show_text, settle::settle};
+use super::{
+    answer, args,
+    cx::Cx,
+    error::CliError,
+    policy::show_text,
+    settle::{settle, tell},
+};
 use crate::{
     code::{Code, exit},
     domain::input::Covers,

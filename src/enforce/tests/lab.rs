@@ -351,6 +351,14 @@ pub(super) struct Entry {
     pub(super) parents: Vec<Oid>,
 }
 
+impl Entry {
+    /// Says something else in the message; what is replaced must be there.
+    pub(super) fn swap(&mut self, from: &str, to: &str) {
+        assert!(self.message.contains(from), "{from} is not in {}", self.message);
+        self.message = self.message.replace(from, to);
+    }
+}
+
 fn green(policy: &PolicyId, gate: &Gate, tree: Oid) -> GateResult {
     let line = GateLine {
         verdict: LineVerdict::Pass,

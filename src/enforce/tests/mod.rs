@@ -347,83 +347,51 @@ fn a_tree_with_more_than_the_events_tell_breaks_the_journal() {
 }
 
 #[test]
-fn a_dropped_doubled_or_moved_event_breaks_the_journal() {
-    let drop_one = |at: usize, entry| (at != 3).then_some(entry);
-    let drop_first = |at: usize, entry| (at != 0).then_some(entry);
-    let cut = |at: usize, mut entry: lab::Entry| {
-        if at == 3 {
-            entry.parents.clear();
-        }
-        Some(entry)
-    };
-    let wrong_prev = |at: usize, mut entry: lab::Entry| {
-        if at == 3 {
-            entry.message = entry.message.replace("Prev: 2", "Prev: 1");
-        }
-        Some(entry)
-    };
-    let newer = |at: usize, mut entry: lab::Entry| {
-        if at == 7 {
-            entry.message = entry.message.replace("Engine: 1", "Engine: 9");
-        }
-        Some(entry)
-    };
-    type Change<'a> = &'a dyn Fn(usize, lab::Entry) -> Option<lab::Entry>;
-    let lying = |at: usize, mut entry: lab::Entry| {
-        if at == 4 {
-            entry.message = entry.message.replace("Verdict: pass", "Verdict: fail");
-        }
-        Some(entry)
-    };
-    let misleading = |at: usize, mut entry: lab::Entry| {
-        if at == 6 {
-            entry.message = entry.message.replacen("policy:acked", "policy:cancelled", 1);
-        }
-        Some(entry)
-    };
-    let strangers = |at: usize, mut entry: lab::Entry| {
-        if at == 2 {
-            let line = entry.message.lines().find(|l| l.starts_with("Session: ")).unwrap();
-            let twice = format!("{line}\n{line}");
-            entry.message = entry.message.replace(line, &twice);
-        }
-        Some(entry)
-    };
-    type Change<'a> = &'a dyn Fn(usize, lab::Entry) -> Option<lab::Entry>;
-    let lying = |at: usize, mut entry: lab::Entry| {
-        if at == 4 {
-            entry.message = entry.message.replace("Verdict: pass", "Verdict: fail");
-        }
-        Some(entry)
-    };
-    let misleading = |at: usize, mut entry: lab::Entry| {
-        if at == 6 {
-            entry.message = entry.message.replacen("policy:acked", "policy:cancelled", 1);
-        }
-        Some(entry)
-    };
-    let strangers = |at: usize, mut entry: lab::Entry| {
-        if at == 2 {
-            entry.message = entry
-                .message
-                .replace("\nSession: ", "\nSession: ses_01arz3ndektsv4rrffq69g5fav\nSession: ");
-        }
-        Some(entry)
-    };
-    let cases: [(Change<'_>, &str); 8] = [
-        (&lying, "its trailers and its data contradict each other"),
-        (&misleading, "its first line tells of another event"),
-        (&strangers, "it names other sessions than those of ses_00000000000000000000000001"),
-        (&drop_one, "Seq is 5, expected 4"),
-        (&drop_first, "Seq is 2, expected 1"),
-        (&cut, "Seq is 4, expected 1"),
-        (&wrong_prev, "Prev is 1, expected 2"),
-        (&newer, "engine 9 made it, this version can only check 1"),
-    ];
-    for (change, expected) in cases {
+fn a_dropped_event_breaks_the_journal() {
+    for (dropped, expected) in [(0, "Seq is 2, expected 1"), (3, "Seq is 5, expected 4")] {
         let lab = Lab::new();
         lab.governed("a");
-        lab.rewrite(change);
+        lab.rewrite(|at, entry| (at != dropped).then_some(entry));
+        assert_eq!(lab.problem(), expected);
+    }
+}
+
+#[test]
+fn a_changed_entry_breaks_the_journal() {
+    type Change = fn(&mut lab::Entry);
+    let cases: [(usize, Change, &str); 6] = [
+        (3, |e| e.parents.clear(), "Seq is 4, expected 1"),
+        (3, |e| e.swap("Prev: 2", "Prev: 1"), "Prev is 1, expected 2"),
+        (
+            7,
+            |e| e.swap("Engine: 1", "Engine: 9"),
+            "engine 9 made it, this version can only check 1",
+        ),
+        (
+            4,
+            |e| e.swap("Verdict: pass", "Verdict: fail"),
+            "its trailers and its data contradict each other",
+        ),
+        (
+            6,
+            |e| e.swap("policy:acked pol_", "policy:cancelled pol_"),
+            "its first line tells of another event",
+        ),
+        (
+            2,
+            |e| e.swap("\nSession: ", "\nSession: ses_00000000000000000000000001\nSession: "),
+            "it names other sessions than those of ses_00000000000000000000000001",
+        ),
+    ];
+    for (wanted, change, expected) in cases {
+        let lab = Lab::new();
+        lab.governed("a");
+        lab.rewrite(|at, mut entry| {
+            if at == wanted {
+                change(&mut entry);
+            }
+            Some(entry)
+        });
         assert_eq!(lab.problem(), expected);
     }
 }
