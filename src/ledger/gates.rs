@@ -60,6 +60,15 @@ impl GateRules {
         }
     }
 
+    /// True when some entry allows the command, be its program there or not.
+    pub(super) fn lists(&self, argv: &[String], worktree: &Worktree) -> bool {
+        let place = Place { trusted_ref: &self.trusted_ref, user_file: &self.user_file };
+        match self.allowlist.check(argv, &worktree.top, &self.path, &place) {
+            Ok(_) | Err(Denied::Program(_)) => true,
+            Err(Denied::NotListed { .. }) => false,
+        }
+    }
+
     fn denied(&self, denied: &Denied, field: &str) -> Problem {
         let hint = match denied {
             Denied::Program(ProgramError::NotFound { name, .. }) => self.where_it_is(name),

@@ -17,6 +17,7 @@ mod problems;
 mod query;
 mod record;
 mod review;
+mod setup;
 
 pub use ack::{AckAsk, AckGiven};
 pub use adopt::AdoptAsk;
@@ -25,6 +26,7 @@ pub use error::{LedgerError, Problem};
 pub use query::{Listed, Page, Query, Seen};
 pub use record::{Recording, View};
 pub use review::{Changed, LineCounts, Review, SignersSeen};
+pub use setup::{AllowDone, InitAsk, InitDone, RulesAccepted};
 
 use crate::{
     domain::{candidate::Identity, oid::Oid},
