@@ -95,7 +95,8 @@ impl Ledger {
             .map_err(|e| LedgerError::refused(e.code(), "signers", e.to_string()))?;
         let email = repo.config_snapshot().string("user.email").map(|email| email.to_string());
         let court = Court { repo_id: trust.repo_id, request: request.id, signers };
-        let statement = court.statement(&policy, &request, ask, &court.principal(&key, email))?;
+        let statement =
+            court.statement(&policy, &request, ask, &court.principal(&key, email.as_deref()))?;
         let line = sign::sign(statement, &key)
             .map_err(|e| LedgerError::refused(e.code(), id.as_str(), e.to_string()))?;
         let recording = self.consume(id, &line, &court)?;
@@ -190,8 +191,8 @@ impl Ledger {
 impl Court {
     /// The name to sign under. A key that nobody listed signs all the same, under the person's own name, so
     /// that its refusal is judged and recorded like any other.
-    fn principal(&self, key: &SigningKey, email: Option<String>) -> String {
-        let preferred = email.as_deref().filter(|name| !name.is_empty());
+    fn principal(&self, key: &SigningKey, email: Option<&str>) -> String {
+        let preferred = email.filter(|name| !name.is_empty());
         self.signers
             .signers
             .principal_for(key.public(), sign::NAMESPACE, preferred)

@@ -23,8 +23,8 @@ use crate::{
         Worktree,
         allowlist::{Origin, with_entry},
         program::FixedPath,
-        settings::{KnownPath, protected, read_optional, write_private},
-        trusted::{Rules, Trust},
+        settings::{KnownPath, RepoSettings, protected, read_optional, write_private},
+        trusted::{Rules, Trust, TrustedError, default_ref, tip_of},
     },
 };
 use std::path::{Path, PathBuf};
@@ -81,7 +81,7 @@ pub struct RulesAccepted {
 
 /// The key that signs from now on.
 enum Key {
-    There(SigningKey),
+    There(Box<SigningKey>),
     ToMake(PathBuf),
 }
 
@@ -105,17 +105,21 @@ impl Ledger {
     /// understood; nothing was written then. Also when the file system refuses.
     pub fn init(&self, ask: &InitAsk) -> Result<InitDone, LedgerError> {
         self.require_outside(Code::PersonOnly, "init")?;
-        let mut setup = self.setup("init")?;
-        setup.introduce()?;
+        let trust = match self.trust() {
+            Err(LedgerError::Trust(TrustedError::Gone(gone))) => self.trust_anew(gone)?,
+            trust => (trust?, None),
+        };
+        let mut setup = self.setup("init", trust.0)?;
+        setup.introduce(trust.1)?;
         setup.fix_path()?;
         setup.accept_first_rules()?;
         let key = setup.choose_key(ask.key.as_deref())?;
-        let (signers, unlisted) = setup.list_key(&key)?;
+        let signers = setup.list_key(&key)?;
         setup.allow(&ask.allow)?;
         let proposals = setup.proposals()?;
         if !ask.dry_run {
             setup.write()?;
-            setup.write_key(&key, unlisted)?;
+            setup.write_key(&key)?;
         }
         let Setup { trust, steps, .. } = setup;
         Ok(InitDone {
@@ -137,7 +141,7 @@ impl Ledger {
     /// Inside a session; the command cannot be an entry; the list cannot be understood or written.
     pub fn allow(&self, argv: &[String]) -> Result<AllowDone, LedgerError> {
         self.require_outside(Code::PersonOnly, "allow")?;
-        let mut setup = self.setup("allow")?;
+        let mut setup = self.setup("allow", self.trust()?)?;
         setup.fix_path()?;
         let changed = setup.allow(&[argv.to_vec()])?;
         setup.write()?;
@@ -150,7 +154,7 @@ impl Ledger {
     /// Inside a session; the files cannot be read; the settings cannot be written.
     pub fn accept_rules(&self) -> Result<RulesAccepted, LedgerError> {
         self.require_outside(Code::PersonOnly, "trust")?;
-        let mut setup = self.setup("trust")?;
+        let mut setup = self.setup("trust", self.trust()?)?;
         let (digest, changed) = match setup.trust.rules(&setup.repo)? {
             Rules::Accepted { now } => (now, false),
             Rules::NeverAccepted { now } | Rules::Changed { now, .. } => (now, true),
@@ -171,7 +175,21 @@ impl Ledger {
         Ok(self.trust()?.rules(&self.repo()?)?)
     }
 
-    fn setup(&self, command: &str) -> Result<Setup<'_>, LedgerError> {
+    /// The trusted ref chosen again by the default rule, because the one a person fixed is gone. Nothing but
+    /// `init` does this: a ref that went away is no reason for anybody else to trust another one.
+    fn trust_anew(&self, gone: String) -> Result<(Trust, Option<String>), LedgerError> {
+        let repo = self.repo()?;
+        let known = KnownPath::load(&self.env, &self.store.location().common_dir);
+        let Some(KnownPath { repo_id, .. }) = known.map_err(settings_error)? else {
+            return Err(TrustedError::Gone(gone).into());
+        };
+        let trusted_ref = default_ref(&repo, &self.session_branches()?)?;
+        let tip = tip_of(&repo, &trusted_ref)?.ok_or(TrustedError::Gone(trusted_ref.clone()))?;
+        let settings = RepoSettings::load(&self.env, repo_id).map_err(settings_error)?;
+        Ok((Trust { repo_id, trusted_ref, tip, known_path: false, settings }, Some(gone)))
+    }
+
+    fn setup(&self, command: &str, trust: Trust) -> Result<Setup<'_>, LedgerError> {
         let worktree = self.store.location().worktree.clone().ok_or_else(|| {
             LedgerError::refused(Code::BareUnsupported, command, "there is no worktree here")
         })?;
@@ -179,7 +197,7 @@ impl Ledger {
             ledger: self,
             repo: self.repo()?,
             worktree,
-            trust: self.trust()?,
+            trust,
             steps: vec![],
             known: None,
             settings_changed: false,
@@ -214,14 +232,14 @@ impl Setup<'_> {
         Ok(())
     }
 
-    /// Fixes id and trusted ref of this clone: from now on its refs have no say in them.
-    fn introduce(&mut self) -> Result<(), LedgerError> {
+    /// Fixes id and trusted ref of this clone: from now on its refs have no say in them. `gone` was fixed before.
+    fn introduce(&mut self, gone: Option<String>) -> Result<(), LedgerError> {
         let Trust { repo_id, trusted_ref, .. } = &self.trust;
         let (repo_id, trusted_ref) = (*repo_id, trusted_ref.clone());
         let fixed = self.trust.settings.trusted_ref().map_err(settings_error)?;
         let mut new = false;
         // Another clone may have fixed a ref that is not here: its choice stays its own.
-        if fixed.is_none() {
+        if fixed.is_none() || fixed == gone {
             self.set("agentproto.trustedRef", &trusted_ref)?;
             new = true;
         }
@@ -231,7 +249,9 @@ impl Setup<'_> {
             self.trust.known_path = true;
             new = true;
         }
-        self.step(new, format!("rules are read from {trusted_ref}"));
+        let instead = gone.map(|gone| format!(" instead of {gone}, which is gone"));
+        let instead = instead.unwrap_or_default();
+        self.step(new, format!("rules are read from {trusted_ref}{instead}"));
         Ok(())
     }
 
@@ -287,7 +307,7 @@ impl Setup<'_> {
         }
         let key = self.ledger.signing_key(&self.repo, &self.trust, None)?;
         self.step(false, format!("acks are signed with {}", key.path().display()));
-        Ok(Key::There(key))
+        Ok(Key::There(Box::new(key)))
     }
 
     fn take_key(&mut self, named: &Path) -> Result<Key, LedgerError> {
@@ -303,7 +323,7 @@ impl Setup<'_> {
             self.set(SIGNING_KEY, value)?;
         }
         self.step(changed, format!("acks are signed with {value}"));
-        Ok(Key::There(key))
+        Ok(Key::There(Box::new(key)))
     }
 
     /// Adds entries to the person's allowlist; true when one of them was not there.

@@ -11,10 +11,8 @@ fn refused(lab: &Lab, ledger: &Ledger, session: &SessionId, ask: &AttachAsk) -> 
     let before = lab.snapshot();
     let error = ledger.attach(session, ask, Covers::LastAndNext).unwrap_err();
     assert_eq!(before, lab.snapshot(), "something was written");
-    match error {
-        LedgerError::Problems(all) => all.iter().map(|p| p.code.as_str().to_owned()).collect(),
-        other => vec![other.code().to_string()],
-    }
+    let LedgerError::Problems(all) = error else { panic!("not all problems: {error}") };
+    all.iter().map(|p| p.code.as_str().to_owned()).collect()
 }
 
 fn with_commit(change: impl FnOnce(&mut CommitAsk)) -> AttachAsk {

@@ -17,21 +17,15 @@ use crate::{
     sys::clock,
 };
 
-/// A key that is to be listed when it is there.
-pub(super) struct Unlisted;
-
 impl Setup<'_> {
-    /// Sees to it that the key is an allowed signer: the file that decides, and whether a key that is still to be
-    /// made must be listed in it.
-    pub(super) fn list_key(
-        &mut self,
-        key: &Key,
-    ) -> Result<(String, Option<Unlisted>), LedgerError> {
+    /// Sees to it that the key is an allowed signer; answers with the file that decides. A key that is still to
+    /// be made is accepted by nobody yet and is listed once it is there.
+    pub(super) fn list_key(&mut self, key: &Key) -> Result<String, LedgerError> {
         let in_force = SignersInForce::load(&self.repo, &self.ledger.env, &self.trust);
         let passed_over = match in_force {
             Ok(found) if self.accepts_key(&found.signers, key) => {
                 self.step(false, format!("the key is listed in {}", found.place));
-                return Ok((found.place, None));
+                return Ok(found.place);
             }
             Ok(found) => Some(found.place),
             Err(SignersInForceError::None) => None,
@@ -44,26 +38,18 @@ impl Setup<'_> {
             None => String::new(),
         };
         self.step(true, format!("the key is listed in {place}{instead}"));
-        match key {
-            Key::There(key) => {
-                let bytes = self.with_line(key)?;
-                self.files.push((file, bytes));
-                Ok((place, None))
-            }
-            Key::ToMake(_) => Ok((place, Some(Unlisted))),
+        if let Key::There(key) = key {
+            let bytes = self.with_line(key)?;
+            self.files.push((file, bytes));
         }
+        Ok(place)
     }
 
     /// Makes the key that was planned and lists it.
-    pub(super) fn write_key(
-        &self,
-        key: &Key,
-        unlisted: Option<Unlisted>,
-    ) -> Result<(), LedgerError> {
+    pub(super) fn write_key(&self, key: &Key) -> Result<(), LedgerError> {
         let Key::ToMake(path) = key else { return Ok(()) };
         let made = key::make(path, &self.email()?)
             .map_err(|e| LedgerError::refused(e.code(), "signing key", e.to_string()))?;
-        let Some(Unlisted) = unlisted else { return Ok(()) };
         let bytes = self.with_line(&made)?;
         write_private(&self.trust.settings.signers_file(), &bytes).map_err(settings_error)
     }

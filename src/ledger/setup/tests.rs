@@ -143,3 +143,18 @@ fn what_the_repository_is_built_with_is_proposed_until_it_is_allowed() {
     lab.repo.commit_file(".agentproto/allowed-commands.json", b"{");
     assert_eq!(run(&ledger, true).proposals, ["cargo", "yarn", "make"]);
 }
+
+#[test]
+fn a_trusted_ref_that_is_gone_is_chosen_again_by_init_alone() {
+    let lab = Lab::new();
+    let ledger = lab.ledger();
+    run(&ledger, false);
+    lab.repo.git(&["branch", "-m", "main", "master"]);
+    assert_eq!(ledger.allow(&["make".into()]).unwrap_err().code(), Code::NoTrustedRef);
+    let done = run(&ledger, false);
+    assert_eq!(done.trusted_ref, "refs/heads/master");
+    let told = "rules are read from refs/heads/master instead of refs/heads/main, which is gone";
+    assert_eq!(done.steps[0], (told.to_owned(), true));
+    assert_eq!(ledger.trust().unwrap().trusted_ref, "refs/heads/master");
+    assert_eq!(changed(&run(&ledger, false)), 0);
+}
