@@ -31,8 +31,14 @@ impl Lab {
             br#"{"version":1,"commands":["true","ls","./check.sh"]}"#,
         );
         lab.repo.commit_file("a.txt", b"hello\n");
-        lab.repo.git(&["config", "user.name", "Tess Tester"]);
-        lab.repo.git(&["config", "user.email", "tess@example.invalid"]);
+        for (key, value) in [
+            ("user.name", "Tess Tester"),
+            ("user.email", "tess@example.invalid"),
+            ("commit.gpgSign", "false"),
+            ("core.hooksPath", ".git/hooks"),
+        ] {
+            lab.repo.git(&["config", key, value]);
+        }
         let words = key::public_words(key::make(&lab.key("tess"), "tess").unwrap().public());
         let line =
             format!("tess@example.invalid namespaces=\"agentproto-ack\" {}\n", words.unwrap());
