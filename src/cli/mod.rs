@@ -9,6 +9,7 @@
 //! [`text`] what is safe to show, [`args`] what typed words mean, [`answer`] the JSON objects.
 
 mod ack;
+mod allow;
 mod answer;
 mod args;
 mod attach;
@@ -20,6 +21,7 @@ mod events;
 mod follow;
 mod fsck;
 mod help;
+mod init;
 mod log;
 mod policy;
 mod review;
@@ -28,6 +30,7 @@ mod session;
 mod settle;
 mod status;
 mod text;
+mod trust;
 mod verify;
 mod wait;
 
@@ -82,14 +85,21 @@ enum Command {
     Events(events::EventsArgs),
     /// Block until something is true, doing meanwhile what is left to do
     Wait(wait::WaitArgs),
+    /// Which commits were gated and approved, and by whom
+    Verify(verify::VerifyArgs),
     /// Policies: attach, list, show, ack, cancel
     #[command(subcommand)]
     Policy(policy::PolicyCommand),
     /// Sessions: adopt, report, list, show
     #[command(subcommand)]
     Session(session::SessionCommand),
-    /// Which commits were gated and approved, and by whom
-    Verify(verify::VerifyArgs),
+    /// Let a command run as a gate, for you and this repository
+    #[command(override_usage = allow::USAGE)]
+    Allow(allow::AllowArgs),
+    /// Accept the rule files of the trusted ref as they are now
+    Trust(trust::TrustArgs),
+    /// Set this repository up for you: key, signers, trusted ref
+    Init(init::InitArgs),
     /// Check store, journals and notes; mend what the log proves
     Fsck(fsck::FsckArgs),
     /// The whole job in a directory made for it, explained as it goes
@@ -156,9 +166,12 @@ fn dispatch(cx: &Cx, command: Command) -> Result<u8, CliError> {
         Command::Log(args) => log::run(cx, args),
         Command::Events(args) => events::run(cx, &args),
         Command::Wait(args) => wait::run(cx, args),
+        Command::Verify(args) => verify::run(cx, args),
         Command::Policy(command) => policy::run(cx, command),
         Command::Session(command) => session::run(cx, command),
-        Command::Verify(args) => verify::run(cx, args),
+        Command::Allow(args) => allow::run(cx, &args),
+        Command::Trust(args) => trust::run(cx, &args),
+        Command::Init(args) => init::run(cx, &args),
         Command::Fsck(args) => fsck::run(cx, &args),
         Command::Demo(args) => demo::run(cx, args),
         Command::Help(args) => help::run(cx, &args),
