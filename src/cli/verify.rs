@@ -103,7 +103,7 @@ fn text(cx: &Cx, report: &Report) -> String {
 fn row(commit: &Verified) -> Vec<String> {
     let who = commit.signer.as_ref().map(|signer| format!("approved by {signer}"));
     let changes = commit.unlisted_changes.filter(|n| *n > 0);
-    let changes = changes.map(|n| format!("{n} unlisted changes while the gate ran"));
+    let changes = changes.map(|n| format!("unlisted changes while the gate ran: {n}"));
     let parts = [who, commit.reason.clone(), changes];
     let why: Vec<String> = parts.into_iter().flatten().collect();
     vec![commit.outcome.as_str().to_owned(), commit.sha.to_string(), why.join("; ")]
@@ -145,7 +145,7 @@ mod tests {
         assert_eq!(
             text(&cx, &report(Outcome::Ungoverned)),
             format!(
-                "ungoverned  {one}  no record names it; 2 unlisted changes while the gate ran\n\
+                "ungoverned  {one}  no record names it; unlisted changes while the gate ran: 2\n\
                  journal 0123456789ab: 3 events hold, then {one}: sequence\\x1b\n\
                  0 of 1 commits governed; not consistent, see the journals\n"
             )

@@ -20,11 +20,12 @@ const DEFAULT_DIR: &str = "agentproto-demo";
 #[derive(clap::Args)]
 pub(super) struct DemoArgs {
     /// A directory that does not exist or is empty [default: ./agentproto-demo]
-    dir: Option<PathBuf>,
+    #[arg(value_name = "DIR")]
+    place: Option<PathBuf>,
 }
 
 pub(super) fn run(cx: &Cx, args: DemoArgs) -> Result<u8, CliError> {
-    let dir = cx.env.cwd().join(args.dir.unwrap_or_else(|| DEFAULT_DIR.into()));
+    let dir = cx.env.cwd().join(args.place.unwrap_or_else(|| DEFAULT_DIR.into()));
     let stage = Stage::make(&cx.env, &dir)?;
     let told = story::tell(cx, &stage)?;
     if cx.json {
