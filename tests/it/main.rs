@@ -12,6 +12,7 @@ mod cases_staging;
 mod cases_store;
 mod cli_contract;
 mod env;
+mod events;
 mod first_run;
 mod house;
 mod inspect;
