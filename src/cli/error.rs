@@ -121,8 +121,8 @@ impl CliError {
         }
         let mut text = String::new();
         for problem in &self.details {
-            let why = format!("{}: {}", problem.field, problem.why);
-            text.push_str(&problem_lines(&why, problem.code, hint_of(problem)));
+            // Each sentence names its thing; the field is for programs.
+            text.push_str(&problem_lines(&problem.why, problem.code, hint_of(problem)));
         }
         text
     }
@@ -168,7 +168,6 @@ impl From<LedgerError> for CliError {
             LedgerError::Refused(refusal) => made.about(refusal.subject),
             LedgerError::Problems(details) => match details.first().cloned() {
                 Some(first) => Self {
-                    message: format!("{}: {}", first.field, first.why),
                     hint: hint_of(&first).to_owned(),
                     subject: Some(first.field),
                     details,
@@ -222,9 +221,9 @@ mod tests {
         assert_eq!(error.code.exit(), 129);
         assert_eq!(
             error.to_text(),
-            "error: --path: it does not do [no-paths]\n\
+            "error: it does not do [no-paths]\n\
              hint: name the files to commit with --path\n\
-             error: gates: it does not do [gate-required]\n\
+             error: it does not do [gate-required]\n\
              hint: name a gate after --, or say --ungated\n"
         );
         let told = error.to_json();
