@@ -271,3 +271,57 @@ fn process(process: &Process) -> (&'static str, Value) {
         Process::Exited(Exit::Unknown) => ("exited", Value::Null),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cli::testing::{cx, policy};
+
+    #[test]
+    fn the_next_step_is_a_command_outside_and_none_inside() {
+        let waiting = policy("awaiting-ack");
+        let next = open_step(&cx(&[]), &waiting);
+        assert_eq!(next.as_deref(), Some("git agentproto ack pol_01arz3ndektsv4rrffq69g5fav"));
+        let inside = cx(&[("AGENTPROTO_SESSION_ID", "ses_x")]);
+        assert_eq!(open_step(&inside, &waiting).as_deref(), Some("waiting for a person"));
+        assert_eq!(open_step(&inside, &policy("done")), None);
+    }
+
+    #[test]
+    fn the_same_is_asked_again_with_what_is_left() {
+        let mut blocked = policy("blocked");
+        let flags = "--label nightly --path 'a b' -m 'add it' --gate-cwd sub --gate-timeout 2000ms -- ls 'a b'";
+        assert_eq!(again_words(&blocked, &[]), format!("git agentproto commit {flags}"));
+        let session = blocked.spec.session_ids.clone();
+        assert_eq!(
+            again_words(&blocked, &session),
+            format!("git agentproto attach {} --then commit {flags}", session[0])
+        );
+        blocked.reason = Some("gate-red".into());
+        blocked.spec.commit = None;
+        blocked.spec.label = None;
+        blocked.spec.gates.clear();
+        assert_eq!(
+            again_words(&blocked, &session),
+            format!("git agentproto attach {} --next-turn", session[0])
+        );
+    }
+
+    #[test]
+    fn a_short_policy_names_every_field_and_null_where_nothing_is_known() {
+        let short = policy_short(&policy("watching"), None);
+        for field in ["reason", "commitSha", "outcome", "nextStep"] {
+            assert_eq!(short[field], Value::Null, "{field}");
+            assert!(short.as_object().unwrap().contains_key(field), "{field}");
+        }
+        assert_eq!(short["status"], "watching");
+        assert_eq!(short["paths"], json!(["a b"]));
+    }
+
+    #[test]
+    fn how_a_session_ended_is_told_apart() {
+        assert_eq!(process(&Process::Unknown), ("unknown", Value::Null));
+        assert_eq!(process(&Process::Exited(Exit::Code(3))), ("exited", json!({ "code": 3 })));
+        assert_eq!(process(&Process::Exited(Exit::Unknown)), ("exited", Value::Null));
+    }
+}

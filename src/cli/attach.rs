@@ -26,7 +26,7 @@ pub(super) struct AttachArgs {
     #[arg(value_name = "SESSION")]
     session: String,
     /// What green gates lead to [default: commit with any commit flag, else emit]
-    #[arg(long, value_enum, value_name = "emit|commit")]
+    #[arg(long, value_enum, value_name = "emit|commit", hide_possible_values = true)]
     then: Option<ThenArg>,
     #[command(flatten)]
     gates: GateArgs,

@@ -57,10 +57,10 @@ use std::{ffi::OsString, path::PathBuf, process::ExitCode};
 )]
 struct Cli {
     /// Run as if started in DIR
-    #[arg(short = 'C', value_name = "DIR", global = true)]
+    #[arg(short = 'C', value_name = "DIR", global = true, display_order = 900)]
     dir: Option<PathBuf>,
     /// Answer with one JSON object on stdout; errors are one on stderr
-    #[arg(long, global = true)]
+    #[arg(long, global = true, display_order = 901)]
     json: bool,
     #[command(subcommand)]
     command: Command,
@@ -87,7 +87,7 @@ enum Command {
     Wait(wait::WaitArgs),
     /// Which commits were gated and approved, and by whom
     Verify(verify::VerifyArgs),
-    /// Policies: attach, list, show, ack, cancel
+    /// Policies: attach, list, show, wait, ack, cancel
     #[command(subcommand)]
     Policy(policy::PolicyCommand),
     /// Sessions: adopt, report, list, show
@@ -182,5 +182,7 @@ fn dispatch(cx: &Cx, command: Command) -> Result<u8, CliError> {
     }
 }
 
+#[cfg(test)]
+mod testing;
 #[cfg(test)]
 mod tests;

@@ -282,7 +282,7 @@ pub(super) fn gate_words(result: &GateResult) -> String {
     let more = result.because.as_deref().map(shown).filter(|because| !words.contains(because));
     words.extend(more);
     if result.unlisted_changes > 0 {
-        words.push(format!("{} changed files beside the listed ones", result.unlisted_changes));
+        words.push(format!("changed beside the listed files: {}", result.unlisted_changes));
     }
     words.join(", ")
 }
@@ -301,4 +301,38 @@ fn cancel(cx: &Cx, args: CancelArgs) -> Result<u8, CliError> {
     }
     settle(cx, &ledger, &id, false);
     show(cx, &ledger, &id)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cli::testing::policy;
+
+    #[test]
+    fn a_gate_says_its_end_once() {
+        let mut result = policy("blocked").results.remove(0);
+        result.verdict = Verdict::Fail;
+        result.end = GateEnd::Exit(1);
+        result.because = Some("exit code 1".into());
+        result.unlisted_changes = 2;
+        assert_eq!(
+            gate_words(&result),
+            "fail, exit code 1, 12 ms, changed beside the listed files: 2"
+        );
+        result.end = GateEnd::Timeout;
+        result.because = Some("killed\u{1b}".into());
+        result.unlisted_changes = 0;
+        assert_eq!(gate_words(&result), "fail, its time ran out, 12 ms, killed\\x1b");
+    }
+
+    #[test]
+    fn lists_are_filtered_by_state_and_session() {
+        let policy = policy("watching");
+        let (mine, other) =
+            (&policy.spec.session_ids[0], "ses_01arz3ndektsv4rrffq69g5faw".parse().unwrap());
+        assert!(wanted(&policy, None, None));
+        assert!(wanted(&policy, Some(StateArg(Status::Watching)), Some(mine)));
+        assert!(!wanted(&policy, Some(StateArg(Status::Done)), None));
+        assert!(!wanted(&policy, None, Some(&other)));
+    }
 }

@@ -22,17 +22,21 @@ pub(super) fn render(cx: &Cx, ledger: &Ledger, review: &Review) -> Result<String
     for result in &review.policy.results {
         tails.push(answer::tail(ledger, result)?);
     }
+    Ok(screen(cx, review, &tails))
+}
+
+fn screen(cx: &Cx, review: &Review, tails: &[Option<String>]) -> String {
     let mut text = warnings(cx.paint, review);
     text.push_str(&head(cx.paint, review));
     text.push_str(&format!("\n{}\n", block(&review.message, "    ")));
     text.push_str(&diffstat(cx, review));
     text.push('\n');
-    text.push_str(&gates(review, &tails));
+    text.push_str(&gates(review, tails));
     for ack in &review.policy.acks {
         let said = format!("{} by {} ({})", ack.decision, ack.signer, ack.key);
         line(&mut text, &format!("ack        {}", shown(&said)));
     }
-    Ok(text)
+    text
 }
 
 fn warnings(paint: Paint, review: &Review) -> String {
@@ -109,4 +113,90 @@ fn gates(review: &Review, tails: &[Option<String>]) -> String {
         }
     }
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        cli::testing::{cx, oid, policy},
+        domain::candidate::ChangeKind,
+        domain::{path::RepoPath, policy::Candidate},
+        ledger::SignersSeen,
+    };
+
+    fn review() -> Review {
+        let changed = |path: &[u8], kind, old, new, lines| Changed {
+            path: RepoPath::new(path).unwrap(),
+            kind,
+            old,
+            new,
+            lines,
+        };
+        Review {
+            policy: policy("awaiting-ack"),
+            repo_id: oid('1'),
+            request: oid('2'),
+            candidate: Candidate { commit: oid('c'), tree: oid('d'), parent: oid('e') },
+            branch: "refs/heads/main".into(),
+            author: "Ada Example <ada@example.invalid>".into(),
+            message: "add it\n\nbody \u{1b}[2J\n".into(),
+            changes: vec![
+                changed(
+                    b".agentproto/x",
+                    ChangeKind::Deleted,
+                    Some((Mode::File, oid('3'))),
+                    None,
+                    None,
+                ),
+                changed(
+                    b"evil\xe2\x80\xaetxt",
+                    ChangeKind::Added,
+                    None,
+                    Some((Mode::Executable, oid('4'))),
+                    Some(LineCounts { added: 2, deleted: 0 }),
+                ),
+            ],
+            stale: Some("refs/heads/main is elsewhere".into()),
+            rule_change: false,
+            touches_rules: true,
+            signers: Ok(SignersSeen {
+                source: "global",
+                place: "/etc/allowed".into(),
+                digest: String::new(),
+            }),
+        }
+    }
+
+    #[test]
+    fn the_screen_says_the_rules_first_and_hides_nothing() {
+        let tails = [Some("fine\u{7}\n".to_owned())];
+        let [commit, parent] = [oid('c'), oid('e')];
+        assert_eq!(
+            screen(&cx(&[]), &review(), &tails),
+            format!(
+                "CHANGES THE RULES\n\
+                 STALE: refs/heads/main is elsewhere\n\
+                 policy     pol_01arz3ndektsv4rrffq69g5fav\n\
+                 candidate  {commit}\n\
+                 parent     {parent}\n\
+                 branch     refs/heads/main\n\
+                 author     Ada Example <ada@example.invalid>\n\
+                 signers    global (/etc/allowed)\n\
+                 \n    add it\n\n    body \\x1b[2J\n\n  \
+                 D  100644 to none  not counted  .agentproto/x\n  \
+                 A  none to 100755  +2 -0        evil\\u{{202e}}txt\n\n\
+                 gate       ls 'a b': pass, exit code 0, 12 ms\n    | fine\\x07\n"
+            )
+        );
+    }
+
+    #[test]
+    fn what_was_not_run_or_is_not_here_is_said() {
+        let mut review = review();
+        assert!(gates(&review, &[None]).ends_with("(its output is not on this machine)\n"));
+        review.policy.spec.gates.clear();
+        review.policy.results.clear();
+        assert_eq!(gates(&review, &[]), "UNGATED: nothing was run on it\n");
+    }
 }

@@ -93,3 +93,38 @@ pub(super) fn exit_of(policy: &Policy) -> u8 {
         Status::Watching | Status::Gating | Status::Committing => exit::BROKEN,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cli::testing::policy;
+    use serde_json::json;
+
+    #[test]
+    fn commands_end_by_the_outcome_of_their_policy() {
+        for (status, reason, want) in [
+            ("done", None, 0),
+            ("cancelled", None, 1),
+            ("blocked", Some("gate-red"), 1),
+            ("blocked", Some("gate-not-runnable"), 2),
+            ("blocked", Some("a-code-of-a-later-version"), 1),
+            ("awaiting-ack", None, 5),
+            ("committing", None, 2),
+        ] {
+            let mut policy = policy(status);
+            policy.reason = reason.map(str::to_owned);
+            assert_eq!(exit_of(&policy), want, "{status} {reason:?}");
+        }
+    }
+
+    #[test]
+    fn what_holds_a_policy_up_never_hides_its_own_reason() {
+        let held = Held { code: Code::IndexLocked, because: "busy".into() };
+        let mut open = json!({ "reason": null });
+        tell(&mut open, Some(&held));
+        assert_eq!(open, json!({ "reason": "index-locked", "because": "busy" }));
+        let mut over = json!({ "reason": "gate-red" });
+        tell(&mut over, Some(&held));
+        assert_eq!(over, json!({ "reason": "gate-red" }));
+    }
+}

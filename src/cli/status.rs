@@ -176,9 +176,9 @@ impl Overview {
         line(text, &cx.paint.bold("Waiting for an ack, but stale:"));
         for Waiting { policy, stale } in stale {
             text.push_str(&policy::rows(cx, std::slice::from_ref(policy), "  "));
-            let why = stale.as_deref().unwrap_or_default();
+            fitted(cx, text, stale.as_deref().unwrap_or_default());
             let next = format!("git agentproto policy cancel {}", policy.policy_id);
-            fitted(cx, text, &format!("{why}; end it: {next}, then attach again"));
+            line(text, &format!("      {next}"));
         }
     }
 
