@@ -1,3 +1,5 @@
+//! Keys, signatures and signers, against keys made by ssh-keygen.
+
 use super::{
     choose::{SignersInForce, SignersSource, load_signing_key, own_key_file},
     key::KeyError,
@@ -414,4 +416,21 @@ fn case_126_a_file_that_cannot_be_used_is_never_a_reason_to_ask_the_next() {
     assert_eq!(code(), Code::SignersMissing);
     fs::create_dir(&ours).unwrap();
     assert_eq!(code(), Code::SignersInvalid);
+}
+
+/// `fixtures/wire/v1`: lines signed once, with a key that was thrown away.
+#[test]
+fn signed_lines_of_the_fixtures_are_still_good() {
+    let signers = signers(include_str!("../../fixtures/wire/v1/allowed_signers"));
+    for text in [
+        include_str!("../../fixtures/wire/v1/lines/ack-approve.txt"),
+        include_str!("../../fixtures/wire/v1/lines/ack-reject.txt"),
+    ] {
+        let line = AckLine::parse(text.trim_end()).unwrap();
+        judge(&line, &signers, now()).unwrap();
+        let mut other = line;
+        other.statement.reason.push('!');
+        let why = judge(&other, &signers, now()).unwrap_err();
+        assert_eq!(why.outcome(), AckOutcome::Forged);
+    }
 }

@@ -6,3 +6,5 @@ pub mod gate_line;
 pub mod message;
 pub mod sentence;
 pub mod signed_line;
+#[cfg(test)]
+mod tests;

@@ -1,3 +1,5 @@
+//! Allowed-signers files: what is read, what is refused, who is allowed.
+
 use super::*;
 
 const ADA: &str =

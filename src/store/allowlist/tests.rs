@@ -1,3 +1,5 @@
+//! Allowlists: sources, prefixes, and what is refused.
+
 use super::*;
 use crate::store::trusted::testing::Lab;
 use std::{fs, os::unix::fs::PermissionsExt};

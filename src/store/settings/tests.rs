@@ -1,3 +1,5 @@
+//! The user's settings of one repository, and which scopes are believed.
+
 use super::*;
 use crate::store::trusted::testing::Lab;
 use std::os::unix::fs::PermissionsExt;

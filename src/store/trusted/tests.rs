@@ -1,3 +1,5 @@
+//! The trusted ref: how it is found, and what is read from it.
+
 use super::{testing::Lab, *};
 
 fn main_ref() -> String {
