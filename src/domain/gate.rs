@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 /// The three outcomes of a gate; broken means it could not say.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Verdict {
     /// It ran and said yes.
@@ -23,6 +23,14 @@ impl Verdict {
             Self::Fail => "fail",
             Self::Broken => "broken",
         }
+    }
+}
+
+impl std::str::FromStr for Verdict {
+    type Err = ();
+
+    fn from_str(text: &str) -> Result<Self, ()> {
+        [Self::Pass, Self::Fail, Self::Broken].into_iter().find(|v| v.as_str() == text).ok_or(())
     }
 }
 
@@ -98,7 +106,7 @@ pub enum GateEnd {
 pub struct LogRef {
     /// SHA-256 of the kept log, lower-case hex: its file name.
     pub sha256: String,
-    /// All output there was, bytes.
+    /// Size of the kept log, bytes.
     pub size_bytes: u64,
 }
 

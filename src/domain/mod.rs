@@ -7,6 +7,7 @@
 pub mod ack;
 pub mod candidate;
 pub mod cursor;
+pub mod digest;
 pub mod event;
 pub mod gate;
 pub mod ids;

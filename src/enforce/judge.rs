@@ -12,6 +12,7 @@ use super::{
 use crate::{
     domain::{
         ack::{AckOutcome, AckStatement, Decision},
+        digest::sha256,
         gate::{Gate, GateResult, Verdict},
         ids::PolicyId,
         oid::Oid,
@@ -21,8 +22,7 @@ use crate::{
     sign::{self, choose::SignersInForce},
     wire::{
         ack_line::AckLine,
-        gate_line::{GateLine, GatedOn, LineVerdict, gates_digest},
-        signed_line::sha256_hex,
+        gate_line::{GateLine, GatedOn, gates_digest},
     },
 };
 use std::collections::HashMap;
@@ -415,7 +415,7 @@ fn gate_passed(
 ) -> Result<(), String> {
     let line = result.line.as_deref().ok_or("it left no line")?;
     let line = GateLine::parse(line).map_err(|e| e.to_string())?;
-    if result.verdict != Verdict::Pass || line.verdict != LineVerdict::Pass {
+    if result.verdict != Verdict::Pass || line.verdict != Verdict::Pass {
         return Err("it did not pass".to_owned());
     }
     if line.tree != Some(*tree) || line.on != GatedOn::Candidate {
@@ -426,7 +426,7 @@ fn gate_passed(
     if !same_run || usize::try_from(line.gate) != Ok(at) || result.index != at {
         return Err("its line is of another run".to_owned());
     }
-    let same_gate = line.def == sha256_hex(gate.def.canonical().as_bytes())
+    let same_gate = line.def == sha256(gate.def.canonical().as_bytes())
         && line.argv.iter().map(String::as_str).eq(gate.def.argv())
         && line.program.as_ref() == Some(&gate.program);
     if same_gate { Ok(()) } else { Err("its line is of another gate".to_owned()) }

@@ -13,7 +13,6 @@ use crate::{
         gate::{Gate, GateDef},
         ids::{PolicyId, SessionId},
         input::{Covers, Input},
-        path::RepoPath,
         policy::{CommitSpec, PolicySpec, Then},
     },
     limits,
@@ -228,12 +227,6 @@ fn check_timeout(asked: Option<u64>, problems: &mut Problems) -> u64 {
         problems.say(Code::Usage, "gate.timeoutMs", "a gate without any time cannot run");
     }
     timeout_ms
-}
-
-/// True for the files that hold the rules of the repository.
-pub(super) fn touches_rules(path: &RepoPath) -> bool {
-    let first = path.names().next();
-    first == Some(b".agentproto") || path.as_bytes() == b"agentproto.json"
 }
 
 #[cfg(test)]

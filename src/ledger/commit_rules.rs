@@ -4,10 +4,7 @@
 //! before the gate (paths, operations in progress) is judged again by the candidate and the landing.
 
 use super::{
-    CommitAsk, Ledger, LedgerError,
-    attach::{Site, touches_rules},
-    gates::settings_error,
-    problems::Problems,
+    CommitAsk, Ledger, LedgerError, attach::Site, gates::settings_error, problems::Problems,
 };
 use crate::{
     code::Code,
@@ -115,7 +112,7 @@ impl Ledger {
         }
         let refused =
             |because: String| Err(LedgerError::refused(Code::NoAckNotAllowed, "--no-ack", because));
-        if let Some(rule) = paths.iter().find(|p| touches_rules(p)) {
+        if let Some(rule) = paths.iter().find(|p| p.is_rule()) {
             return refused(format!("'{rule}' is a rule file: its changes always need an ack"));
         }
         let allowed = protected_bool(&site.repo, &trust.settings, ALLOW_NO_ACK);

@@ -8,7 +8,7 @@ mod lines;
 
 pub use lines::LineCounts;
 
-use super::{Ledger, LedgerError, ack::Request, attach::touches_rules};
+use super::{Ledger, LedgerError, ack::Request};
 use crate::{
     code::Code,
     domain::{
@@ -109,7 +109,7 @@ impl Ledger {
                 Rules::Changed { .. } => true,
                 Rules::Accepted { .. } | Rules::NeverAccepted { .. } => false,
             },
-            touches_rules: changes.iter().any(|c| touches_rules(&c.path)),
+            touches_rules: changes.iter().any(|c| c.path.is_rule()),
             policy,
             candidate,
             branch,

@@ -15,8 +15,7 @@ use crate::{
         settings::{SettingsError, expand_path, read_optional, user_scope},
         trusted::{Trust, TrustedError, load_rule_file},
     },
-    sys::env::Env,
-    wire::signed_line::sha256_hex,
+    sys::{digest, env::Env},
 };
 use std::path::{Path, PathBuf};
 
@@ -64,7 +63,7 @@ impl SignersInForceError {
             Self::None | Self::Gone { .. } => Code::SignersMissing,
             Self::Invalid { source, .. } => source.code(),
             // An existing file that cannot be read decides nothing and lets nobody pass.
-            Self::Settings(SettingsError::Io { .. })
+            Self::Settings(SettingsError::File(_))
             | Self::Trusted(TrustedError::NotAFile { .. }) => Code::SignersInvalid,
             Self::Settings(why) => why.code(),
             Self::Trusted(why) => why.code(),
@@ -155,7 +154,7 @@ impl SignersInForce {
         place: String,
     ) -> Result<Self, SignersInForceError> {
         match Signers::parse(bytes) {
-            Ok(signers) => Ok(Self { signers, source, digest: sha256_hex(bytes), place }),
+            Ok(signers) => Ok(Self { signers, source, digest: digest::sha256(bytes), place }),
             Err(source) => Err(SignersInForceError::Invalid { place, source }),
         }
     }

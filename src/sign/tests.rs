@@ -373,7 +373,7 @@ fn signers_come_from_the_first_source_in_order_and_never_from_the_repository() {
     fs::copy(lab.home().join("ours"), &repo_user).unwrap();
     let found = in_force(&lab, &global).unwrap();
     assert_eq!(found.source, SignersSource::RepoUser);
-    assert_eq!(found.digest, crate::wire::signed_line::sha256_hex(&fs::read(&repo_user).unwrap()));
+    assert_eq!(found.digest, crate::domain::digest::sha256(&fs::read(&repo_user).unwrap()));
     fs::remove_file(&repo_user).unwrap();
     let found = in_force(&lab, &global).unwrap();
     assert_eq!(

@@ -10,15 +10,17 @@
 //! $XDG_CONFIG_HOME/agentproto/paths/<sha256 of the common dir's real path>
 //! ```
 
-use crate::{code::Code, domain::oid::Oid, sys::env::Env, wire::signed_line::sha256_hex};
+use crate::{
+    code::Code,
+    domain::{digest::sha256, oid::Oid},
+    sys::{
+        env::Env,
+        files::{self, FileError},
+    },
+};
 use gix::config::{File, Source, file::Metadata, source::Kind};
 use std::{
-    fs::OpenOptions,
-    io::{self, Write},
-    os::unix::{
-        ffi::OsStrExt,
-        fs::{DirBuilderExt, OpenOptionsExt},
-    },
+    os::unix::ffi::OsStrExt,
     path::{Path, PathBuf},
 };
 
@@ -47,15 +49,8 @@ pub enum SettingsError {
     #[error("neither HOME nor XDG_CONFIG_HOME is an absolute path")]
     NoHome,
     /// The file system refused.
-    #[error("cannot {action} {path}: {source}")]
-    Io {
-        /// What was tried.
-        action: &'static str,
-        /// The file.
-        path: PathBuf,
-        /// Why not.
-        source: io::Error,
-    },
+    #[error(transparent)]
+    File(#[from] FileError),
     /// The file is not git-config syntax.
     #[error("{path} is not a configuration file: {why}")]
     Syntax {
@@ -89,7 +84,7 @@ impl SettingsError {
     #[must_use]
     pub fn code(&self) -> Code {
         match self {
-            Self::NoHome | Self::Io { .. } => Code::Io,
+            Self::NoHome | Self::File(_) => Code::Io,
             Self::Syntax { .. } | Self::Value { .. } | Self::Missing { .. } => Code::BadSetting,
         }
     }
@@ -223,8 +218,8 @@ impl KnownPath {
 }
 
 fn known_path_file(env: &Env, common_dir: &Path) -> Result<PathBuf, SettingsError> {
-    let real = common_dir.canonicalize().map_err(io_error("resolve", common_dir))?;
-    Ok(config_dir(env)?.join("paths").join(sha256_hex(real.as_os_str().as_bytes())))
+    let real = common_dir.canonicalize().map_err(|e| FileError::new("resolve", common_dir, e))?;
+    Ok(config_dir(env)?.join("paths").join(sha256(real.as_os_str().as_bytes())))
 }
 
 fn config_dir(env: &Env) -> Result<PathBuf, SettingsError> {
@@ -377,11 +372,7 @@ fn load_config(path: &Path) -> Result<Option<File>, SettingsError> {
 /// # Errors
 /// It exists but cannot be read.
 pub fn read_optional(path: &Path) -> Result<Option<Vec<u8>>, SettingsError> {
-    match std::fs::read(path) {
-        Ok(bytes) => Ok(Some(bytes)),
-        Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(None),
-        Err(source) => Err(io_error("read", path)(source)),
-    }
+    Ok(files::read_optional(path)?)
 }
 
 /// Writes a file of the user: a new file beside it (0600), synced, renamed into place. Parent
@@ -390,35 +381,7 @@ pub fn read_optional(path: &Path) -> Result<Option<Vec<u8>>, SettingsError> {
 /// # Errors
 /// The file system refused; the old file is still whole.
 pub fn write_private(path: &Path, bytes: &[u8]) -> Result<(), SettingsError> {
-    let dir = path.parent().unwrap_or(Path::new("/"));
-    std::fs::DirBuilder::new()
-        .recursive(true)
-        .mode(0o700)
-        .create(dir)
-        .map_err(io_error("create", dir))?;
-    let mut name = path.as_os_str().to_owned();
-    name.push(format!(".{}.new", std::process::id()));
-    let temporary = PathBuf::from(name);
-    write_synced(&temporary, bytes)
-        .and_then(|()| std::fs::rename(&temporary, path))
-        .and_then(|()| std::fs::File::open(dir)?.sync_all())
-        .map_err(|source| {
-            // Nothing half-written stays; the failure itself is reported.
-            let _ = std::fs::remove_file(&temporary);
-            io_error("write", path)(source)
-        })
-}
-
-fn write_synced(path: &Path, bytes: &[u8]) -> io::Result<()> {
-    let mut file =
-        OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(path)?;
-    file.write_all(bytes)?;
-    file.sync_all()
-}
-
-fn io_error(action: &'static str, path: &Path) -> impl FnOnce(io::Error) -> SettingsError {
-    let path = path.to_owned();
-    move |source| SettingsError::Io { action, path, source }
+    Ok(files::write_private(path, bytes)?)
 }
 
 #[cfg(test)]

@@ -11,9 +11,8 @@ use super::{
 };
 use crate::{
     code::Code,
-    domain::{oid::Oid, path::RULE_PATHS},
+    domain::{digest::hex, oid::Oid, path::RULE_PATHS},
     sys::env::Env,
-    wire::signed_line::hex,
 };
 use gix::bstr::{BString, ByteSlice};
 use sha2::{Digest, Sha256};

@@ -12,25 +12,18 @@ use super::{
     names::{JOURNALS, TMP_PREFIX, journal_ref, journal_writer},
 };
 use crate::{
-    domain::ids::WriterId,
+    domain::{digest::sha256, ids::WriterId},
     sys::{clock, env::Env, files, lock::KernelLock},
 };
-use sha2::{Digest, Sha256};
 use std::{
-    fmt::Write,
     os::unix::ffi::OsStrExt,
     path::{Path, PathBuf},
 };
 
 /// Where the note about this repository lies; none when the user has no state directory.
 pub(super) fn note_path(env: &Env, common_dir: &Path) -> Option<PathBuf> {
-    let digest = Sha256::digest(common_dir.as_os_str().as_bytes());
-    let hex = digest.iter().fold(String::new(), |mut hex, byte| {
-        // Writing to a string cannot fail.
-        let _ = write!(hex, "{byte:02x}");
-        hex
-    });
-    Some(env.state_dir()?.join("writers").join(hex))
+    let name = sha256(common_dir.as_os_str().as_bytes());
+    Some(env.state_dir()?.join("writers").join(name))
 }
 
 /// The writer of this clone, if it has one.

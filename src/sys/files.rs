@@ -3,11 +3,12 @@
 //! Contract: a missing file is an answer ([`read_optional`] says none), an unreadable one is an error.
 //! Whatever must survive a power cut is synced before its name appears, and its directory after.
 
+use super::clock;
 use std::{
     ffi::OsString,
-    fs::{File, OpenOptions},
+    fs::{DirBuilder, File, OpenOptions},
     io::{self, ErrorKind, Write},
-    os::unix::fs::{MetadataExt, OpenOptionsExt},
+    os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt},
     path::{Path, PathBuf},
 };
 
@@ -119,6 +120,29 @@ pub fn replace(path: &Path, staged: &Path, data: &[u8]) -> Result<(), FileError>
     write_new(staged, data, 0o644, Durable::Yes)?;
     rename(staged, path)?;
     path.parent().map_or(Ok(()), sync_dir)
+}
+
+/// Writes a file that only its owner may read: a new file beside it (0600), synced and renamed into place.
+/// Missing directories are made (0700).
+///
+/// # Errors
+/// Any step failed; the old file is then still whole.
+pub fn write_private(path: &Path, data: &[u8]) -> Result<(), FileError> {
+    let dir = path.parent().unwrap_or(Path::new("/"));
+    let made = DirBuilder::new().recursive(true).mode(0o700).create(dir);
+    made.map_err(|e| FileError::new("make directory", dir, e))?;
+    let mut staged = path.as_os_str().to_owned();
+    // Random, as a pid comes back and would meet what a dead process left.
+    staged.push(format!(".{}.new", clock::new_writer_id()));
+    let staged = PathBuf::from(staged);
+    let done = write_new(&staged, data, 0o600, Durable::Yes)
+        .and_then(|()| rename(&staged, path))
+        .and_then(|()| sync_dir(dir));
+    if done.is_err() {
+        // Nothing half-written stays; the failure itself is reported.
+        let _ = std::fs::remove_file(&staged);
+    }
+    done
 }
 
 /// Renames, replacing what is there.

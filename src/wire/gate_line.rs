@@ -9,10 +9,14 @@
 //!
 //! A gate line is a statement of the machine that wrote it; what vouches for it is the ack that binds it.
 
-use super::signed_line::{
-    LineError, Reader, UNKNOWN, Writer, bad, hex, is_sha256_hex, require_canonical,
+use super::signed_line::{LineError, Reader, UNKNOWN, Writer, bad, require_canonical};
+use crate::domain::{
+    digest::{hex, is_sha256},
+    gate::Verdict,
+    ids::PolicyId,
+    oid::Oid,
+    time::Timestamp,
 };
-use crate::domain::{ids::PolicyId, oid::Oid, time::Timestamp};
 use sha2::{Digest, Sha256};
 use std::{fmt, str::FromStr};
 
@@ -44,18 +48,6 @@ macro_rules! words {
             }
         }
     };
-}
-
-words! {
-    /// What the gate said.
-    LineVerdict {
-        /// It ran and said yes.
-        Pass = "pass",
-        /// It ran and said no.
-        Fail = "fail",
-        /// It could not say.
-        Broken = "broken",
-    }
 }
 
 words! {
@@ -113,7 +105,7 @@ impl FromStr for GateExit {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GateLine {
     /// What it said.
-    pub verdict: LineVerdict,
+    pub verdict: Verdict,
     /// The policy it ran for.
     pub policy: PolicyId,
     /// Attempt of that policy, from 1.
@@ -205,7 +197,7 @@ fn word(fields: &mut Reader<'_>, name: &'static str) -> Result<String, LineError
 
 fn digest(fields: &mut Reader<'_>, name: &'static str) -> Result<Option<String>, LineError> {
     match fields.optional::<String>(name)? {
-        Some(text) if !is_sha256_hex(&text) => Err(bad(name, &text)),
+        Some(text) if !is_sha256(&text) => Err(bad(name, &text)),
         known_or_not => Ok(known_or_not),
     }
 }
@@ -236,7 +228,7 @@ mod tests {
 
     fn sample() -> GateLine {
         GateLine {
-            verdict: LineVerdict::Pass,
+            verdict: Verdict::Pass,
             policy: "pol_01arz3ndektsv4rrffq69g5fav".parse().unwrap(),
             attempt: 1,
             gate: 0,
@@ -267,7 +259,7 @@ mod tests {
     #[test]
     fn unknown_is_written_and_read_as_unknown() {
         let line = GateLine {
-            verdict: LineVerdict::Broken,
+            verdict: Verdict::Broken,
             tree: None,
             dirty: None,
             exit: GateExit::NotRun,

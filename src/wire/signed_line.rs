@@ -6,9 +6,8 @@
 //! different lines never mean the same and a signature covers meaning, not spelling.
 //! A line ends without LF; what stores it adds one.
 
-use crate::code::Code;
+use crate::{code::Code, domain::digest::is_sha256};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, percent_encode};
-use sha2::{Digest, Sha256};
 use std::{fmt::Write as _, str::FromStr};
 
 /// Bytes that are escaped in values.
@@ -75,28 +74,6 @@ impl LineError {
 #[must_use]
 pub fn escape(value: &[u8]) -> String {
     percent_encode(value, ESCAPED).to_string()
-}
-
-/// Lower-case hex SHA-256.
-#[must_use]
-pub fn sha256_hex(bytes: &[u8]) -> String {
-    hex(&Sha256::digest(bytes))
-}
-
-/// Lower-case hex digits.
-#[must_use]
-pub fn hex(bytes: &[u8]) -> String {
-    bytes.iter().fold(String::with_capacity(bytes.len() * 2), |mut text, byte| {
-        // Writing into a String cannot fail.
-        let _ = write!(text, "{byte:02x}");
-        text
-    })
-}
-
-/// True for 64 lower-case hex digits.
-#[must_use]
-pub fn is_sha256_hex(text: &str) -> bool {
-    text.len() == 64 && text.bytes().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f'))
 }
 
 /// Writes a line field by field.
@@ -182,7 +159,7 @@ impl<'a> Reader<'a> {
     /// A hex SHA-256.
     pub(super) fn sha256(&mut self, name: &'static str) -> Result<String, LineError> {
         let text = self.text(name)?;
-        if is_sha256_hex(&text) { Ok(text) } else { Err(bad(name, &text)) }
+        if is_sha256(&text) { Ok(text) } else { Err(bad(name, &text)) }
     }
 
     /// Nothing is left.

@@ -6,9 +6,8 @@ use super::{
     document::{self, Document},
     gate_line::{GateLine, gates_digest},
     message,
-    signed_line::sha256_hex,
 };
-use crate::domain::{event::Kind, gate::GateDef, policy::Policy, session::Session};
+use crate::domain::{digest::sha256, event::Kind, gate::GateDef, policy::Policy, session::Session};
 use serde::{Serialize, de::DeserializeOwned};
 use serde_json::Value;
 use std::{collections::BTreeMap, path::Path};
@@ -139,7 +138,7 @@ fn a_gate_definition_is_hashed_as_it_was() {
     let def: GateDef = serde_json::from_str(written).unwrap();
     assert_eq!(def.canonical(), written);
     let hash = "cb83b9c2754c7fb7bc200c201d030bce796961f908d61267a446e860e0d30a98";
-    assert_eq!(sha256_hex(written.as_bytes()), hash);
+    assert_eq!(sha256(written.as_bytes()), hash);
     assert_eq!(GateLine::parse(&line("gate-pass")).unwrap().def, hash);
 }
 

@@ -3,6 +3,7 @@
 use crate::{
     domain::{
         ack::{AckStatement, Decision},
+        digest::sha256,
         event::SessionStarted,
         gate::{Gate, GateDef, GateEnd, GateResult, Verdict},
         ids::{PolicyId, SessionId},
@@ -20,8 +21,7 @@ use crate::{
     sys::{clock, env::Env},
     wire::{
         ack_line::AckLine,
-        gate_line::{GateExit, GateLine, GatedOn, LineVerdict, gates_digest},
-        signed_line::sha256_hex,
+        gate_line::{GateExit, GateLine, GatedOn, gates_digest},
     },
 };
 
@@ -361,11 +361,11 @@ impl Entry {
 
 fn green(policy: &PolicyId, gate: &Gate, tree: Oid) -> GateResult {
     let line = GateLine {
-        verdict: LineVerdict::Pass,
+        verdict: Verdict::Pass,
         policy: policy.clone(),
         attempt: 1,
         gate: 0,
-        def: sha256_hex(gate.def.canonical().as_bytes()),
+        def: sha256(gate.def.canonical().as_bytes()),
         on: GatedOn::Candidate,
         tree: Some(tree),
         dirty: Some(2),

@@ -3,7 +3,7 @@ use crate::ledger::{
     AdoptAsk,
     lab::{Lab, commit_of, emit},
 };
-use crate::store::settings::write_private;
+use crate::{domain::path::RepoPath, store::settings::write_private};
 use std::os::unix::fs::{PermissionsExt, symlink};
 
 /// The codes of a refused request, which must have written nothing.

@@ -7,6 +7,7 @@
 
 use crate::{
     code::Code,
+    domain::{digest::is_sha256, gate::LogRef},
     limits,
     runtime::runner::{Captured, Ran},
     sys::{clock, digest},
@@ -18,17 +19,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-const SHA256_HEX: usize = 64;
 const SECONDS_PER_DAY: u64 = 24 * 3600;
-
-/// Names a stored log.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct LogRef {
-    /// Digest of the file, its name.
-    pub sha256: String,
-    /// Size of the file, bytes.
-    pub size_bytes: u64,
-}
 
 /// A log could not be stored or loaded.
 #[derive(Debug, thiserror::Error)]
@@ -115,7 +106,7 @@ pub fn store_log(agent_dir: &Path, ran: &Ran) -> Result<LogRef, LogError> {
 /// # Errors
 /// It cannot be read or is not what was stored.
 pub fn load_log(agent_dir: &Path, sha256: &str) -> Result<Option<Vec<u8>>, LogError> {
-    if sha256.len() != SHA256_HEX || !sha256.bytes().all(|b| b.is_ascii_hexdigit()) {
+    if !is_sha256(sha256) {
         return Err(LogError::BadDigest(sha256.to_owned()));
     }
     let path = agent_dir.join("logs").join(sha256);

@@ -7,7 +7,7 @@ use super::{
 use crate::{
     code::{Code, exit},
     domain::{
-        gate::{Gate, GateEnd, GateResult, LogRef, Verdict},
+        gate::{Gate, GateEnd, GateResult, Verdict},
         input::{GateRun, Input, RunEnd},
         oid::Oid,
         policy::{Policy, Status},
@@ -25,7 +25,7 @@ use crate::{
     },
     store::settings,
     sys::{clock, digest, env},
-    wire::gate_line::{GateExit, GateLine, GatedOn, LineVerdict},
+    wire::gate_line::{GateExit, GateLine, GatedOn},
 };
 use std::{ffi::OsStr, path::PathBuf};
 
@@ -245,8 +245,7 @@ impl Session<'_> {
         let ran = runner::run(self.live, &allowed.own, &spec)?;
         let mut result = judged(index, &ran, unlisted);
         if result.end != GateEnd::NotRun {
-            let kept = log::store_log(&ledger.store().location().agent_dir(), &ran)?;
-            result.log = Some(LogRef { sha256: kept.sha256, size_bytes: kept.size_bytes });
+            result.log = Some(log::store_log(&ledger.store().location().agent_dir(), &ran)?);
             result.line = Some(self.line(index, gate, &result, subject.tree()));
         }
         Ok(result)
@@ -254,13 +253,8 @@ impl Session<'_> {
 
     fn line(&self, index: usize, gate: &Gate, result: &GateResult, tree: Option<Oid>) -> String {
         let policy = self.place.policy;
-        let verdict = match result.verdict {
-            Verdict::Pass => LineVerdict::Pass,
-            Verdict::Fail => LineVerdict::Fail,
-            Verdict::Broken => LineVerdict::Broken,
-        };
         GateLine {
-            verdict,
+            verdict: result.verdict,
             policy: policy.policy_id.clone(),
             attempt: self.attempt,
             gate: u32::try_from(index).unwrap_or(u32::MAX),
