@@ -241,7 +241,7 @@ impl Lab {
         let fitting = self.statement(asked);
         let policy = asked.id.clone();
         let (tip, gates) = (Some(asked.candidate.parent), asked.gates.clone());
-        let (said, text) = (line.statement.clone(), line.encode());
+        let (said, text) = (&line.statement, line.encode());
         self.ledger()
             .record_with(&[crate::domain::event::Entity::Policy(policy.clone())], vec![], |_| {
                 let at = clock::now();
@@ -256,12 +256,7 @@ impl Lab {
                 };
                 let ack = JudgedAck {
                     line: text,
-                    statement: Ok(AckStatement {
-                        decision: said.decision,
-                        signer: said.signer,
-                        key: said.key,
-                        ..fitting.clone()
-                    }),
+                    statement: Ok(AckStatement { decision: said.decision, ..fitting.clone() }),
                     signature: Signature::Good(record),
                     repo: fitting.repo.clone(),
                     request: Some(fitting.request),
