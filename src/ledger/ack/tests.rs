@@ -1,3 +1,5 @@
+//! Answers to a request: given, turned down, repeated.
+
 use super::*;
 use crate::{
     ledger::lab::{Lab, oid},

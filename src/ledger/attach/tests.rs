@@ -1,3 +1,5 @@
+//! What may be attached, and what is refused with nothing written.
+
 use super::*;
 use crate::ledger::{
     AdoptAsk,

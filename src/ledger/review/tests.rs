@@ -1,3 +1,5 @@
+//! What a reviewer is shown.
+
 use super::*;
 use crate::{
     domain::input::{Covers, GateRun, Input, Report, RunEnd},

@@ -1,3 +1,5 @@
+//! First steps in a repository: init, allow, trust.
+
 use super::*;
 use crate::{
     domain::input::Covers,
