@@ -83,7 +83,6 @@ fn last_of(ledger: &Ledger, entity: &Entity) -> Result<Option<u64>, CliError> {
     Ok(match entity {
         Entity::Session(id) => Some(ledger.require_session(id)?.last),
         Entity::Policy(id) => Some(ledger.require_policy(id)?.last),
-        Entity::Journal => None,
     })
 }
 
@@ -102,12 +101,12 @@ fn go_on(cx: &Cx, ledger: &Ledger, entity: Option<&Entity>) -> Result<(), CliErr
     let (sessions, policies) = match entity {
         Some(Entity::Session(id)) => (vec![id.clone()], vec![]),
         Some(Entity::Policy(id)) => (vec![], vec![id.clone()]),
-        Some(Entity::Journal) | None => (vec![], vec![]),
+        None => (vec![], vec![]),
     };
     let query = Query { since, sessions, policies, ..Query::default() };
     let own = |seen: &Seen| match entity {
         Some(Entity::Session(_)) => seen.message.policy.is_none(),
-        Some(Entity::Policy(_) | Entity::Journal) | None => true,
+        Some(Entity::Policy(_)) | None => true,
     };
     follow(cx, ledger, query, None, |seen| if own(seen) { line(cx, seen) } else { String::new() })
 }

@@ -96,9 +96,7 @@ const MIN_SENTENCE: usize = 20;
 
 fn painted(message: &Message, sentence: &str, paint: Paint) -> String {
     match Kind::parse(&message.kind) {
-        Some(Kind::PolicyFailed | Kind::AckRefused | Kind::InputAwaited | Kind::Recovered) => {
-            paint.warn(sentence)
-        }
+        Some(Kind::PolicyFailed | Kind::AckRefused | Kind::InputAwaited) => paint.warn(sentence),
         Some(Kind::CommitReady | Kind::Committed) => paint.bold(sentence),
         Some(
             Kind::SessionStarted

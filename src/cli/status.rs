@@ -81,7 +81,7 @@ pub(super) fn run(cx: &Cx, args: StatusArgs) -> Result<u8, CliError> {
     match args.id.map(|id| ledger.find(&id)).transpose()? {
         Some(Entity::Policy(id)) => policy::show(cx, &ledger, &id),
         Some(Entity::Session(id)) => session::show(cx, &ledger, &id),
-        Some(Entity::Journal) | None => {
+        None => {
             let overview = Overview::load(cx, &ledger, clock::now())?;
             cx.answer(&overview.to_json(cx), &overview.to_text(cx))?;
             Ok(exit::DONE)

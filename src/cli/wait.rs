@@ -68,7 +68,6 @@ fn targets(ledger: &Ledger, typed: &[String]) -> Result<Vec<Target>, CliError> {
         match ledger.find(text)? {
             Entity::Session(id) => targets.push(Target::Session(id)),
             Entity::Policy(id) => targets.push(Target::Policy(id)),
-            Entity::Journal => {}
         }
     }
     if typed.is_empty() {

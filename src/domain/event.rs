@@ -18,8 +18,6 @@ pub enum Entity {
     Session(SessionId),
     /// A policy.
     Policy(PolicyId),
-    /// The journal itself (`recovery:*`).
-    Journal,
 }
 
 impl std::fmt::Display for Entity {
@@ -27,7 +25,6 @@ impl std::fmt::Display for Entity {
         match self {
             Self::Session(id) => id.fmt(f),
             Self::Policy(id) => id.fmt(f),
-            Self::Journal => f.write_str("journal"),
         }
     }
 }
@@ -81,7 +78,6 @@ pub enum Body {
     Committed(Committed),
     PolicyCancelled(PolicyCancelled),
     AckRefused(AckRefused),
-    Recovered(Recovered),
 }
 
 macro_rules! bodies {
@@ -253,14 +249,6 @@ bodies! {
         /// The line as it came.
         line: String,
     }
-    /// `recovery:healed`: what the last recovery had to mend, recorded by the next append.
-    Recovered {
-        /// Objects written again.
-        objects: u64,
-        /// Full names of the refs set again.
-        #[serde(default, skip_serializing_if = "Vec::is_empty")]
-        refs: Vec<String>,
-    }
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "the signature serde asks for")]
@@ -288,12 +276,11 @@ pub enum Kind {
     Committed,
     PolicyCancelled,
     AckRefused,
-    Recovered,
 }
 
 impl Kind {
     /// Every kind, in the order of the specification.
-    pub const ALL: [Self; 17] = [
+    pub const ALL: [Self; 16] = [
         Self::SessionStarted,
         Self::TurnStarted,
         Self::TurnEnded,
@@ -310,7 +297,6 @@ impl Kind {
         Self::Committed,
         Self::PolicyCancelled,
         Self::AckRefused,
-        Self::Recovered,
     ];
 
     /// The name in the journal.
@@ -333,7 +319,6 @@ impl Kind {
             Self::Committed => "policy:committed",
             Self::PolicyCancelled => "policy:cancelled",
             Self::AckRefused => "ack:refused",
-            Self::Recovered => "recovery:healed",
         }
     }
 
@@ -365,7 +350,6 @@ impl Body {
             Self::Committed(_) => Kind::Committed,
             Self::PolicyCancelled(_) => Kind::PolicyCancelled,
             Self::AckRefused(_) => Kind::AckRefused,
-            Self::Recovered(_) => Kind::Recovered,
         }
     }
 }

@@ -25,7 +25,7 @@ use crate::{
     },
     wire::{
         document::{self, Document, closed_path, open_path},
-        message,
+        message::{self, Beside},
     },
 };
 use serde::{Serialize, de::DeserializeOwned};
@@ -208,7 +208,7 @@ impl Replay<'_> {
         }
         let recorded = message.recorded().map_err(|e| e.to_string())?;
         let recorded = recorded.ok_or_else(|| format!("the kind {} is not known", message.kind))?;
-        reads_as(&recorded, message.repo.as_deref(), &entry.message)?;
+        reads_as(&recorded, message.beside(), &entry.message)?;
         Ok(recorded)
     }
 
@@ -227,7 +227,6 @@ impl Replay<'_> {
                 self.add_policy(&mut state, id);
                 self.add_sessions(&mut state, &event.sessions);
             }
-            Entity::Journal => {}
         }
         state
     }
@@ -255,7 +254,6 @@ impl Replay<'_> {
             Entity::Policy(id) => {
                 state.policies.get(id).map(|p| p.spec.session_ids.as_slice()).unwrap_or_default()
             }
-            Entity::Journal => &[],
         };
         if members == event.sessions && members.iter().all(|s| state.sessions.contains_key(s)) {
             return Ok(());
@@ -293,7 +291,6 @@ impl Replay<'_> {
                 .policies
                 .get(id)
                 .map(|p| File::of(entity, p, p.status.is_terminal(), same_as::<Policy>)),
-            Entity::Journal => None,
         }
         .transpose()
     }
@@ -364,16 +361,15 @@ impl Replay<'_> {
             | Body::PolicyAttached(_)
             | Body::GatingStarted(_)
             | Body::PolicyFailed(_)
-            | Body::PolicyCancelled(_)
-            | Body::Recovered(_) => {}
+            | Body::PolicyCancelled(_) => {}
         }
     }
 }
 
 /// What people and plain git read of an entry is what the machine reads. `Data` may say more in a later version,
 /// and the sentence may be worded otherwise.
-fn reads_as(recorded: &Recorded, repo: Option<&str>, actual: &[u8]) -> Result<(), String> {
-    let expected = message::encode(recorded, repo).map_err(|e| e.to_string())?;
+fn reads_as(recorded: &Recorded, beside: Beside<'_>, actual: &[u8]) -> Result<(), String> {
+    let expected = message::encode(recorded, beside).map_err(|e| e.to_string())?;
     let (expected, actual) = (String::from_utf8_lossy(&expected), String::from_utf8_lossy(actual));
     let event = &recorded.event;
     if !actual.starts_with(&format!("{} {}: ", event.body.kind().as_str(), event.subject)) {
@@ -442,7 +438,6 @@ fn last_of(state: &State, entity: &Entity) -> Option<u64> {
     match entity {
         Entity::Session(id) => state.sessions.get(id).map(|s| s.last),
         Entity::Policy(id) => state.policies.get(id).map(|p| p.last),
-        Entity::Journal => None,
     }
 }
 

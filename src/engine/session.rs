@@ -71,8 +71,7 @@ pub(super) fn apply(
         | Body::PolicyAcked(_)
         | Body::Committed(_)
         | Body::PolicyCancelled(_)
-        | Body::AckRefused(_)
-        | Body::Recovered(_) => return illegal("a session"),
+        | Body::AckRefused(_) => return illegal("a session"),
     }
     remember(&mut session, body, recorded.seq);
     Ok(session)
@@ -131,8 +130,7 @@ fn key_of(body: &Body) -> Option<&String> {
         | Body::PolicyAcked(_)
         | Body::Committed(_)
         | Body::PolicyCancelled(_)
-        | Body::AckRefused(_)
-        | Body::Recovered(_) => None,
+        | Body::AckRefused(_) => None,
     }
 }
 

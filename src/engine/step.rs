@@ -37,15 +37,7 @@ pub fn step(state: &State, recorded: &Recorded) -> Result<Stepped, Illegal> {
     match &recorded.event.subject {
         Entity::Session(id) => step_session(state, id, recorded),
         Entity::Policy(id) => step_policy(state, id, recorded),
-        Entity::Journal => step_journal(state, recorded.event.body.kind()),
     }
-}
-
-fn step_journal(state: &State, kind: Kind) -> Result<Stepped, Illegal> {
-    if kind == Kind::Recovered {
-        return Ok(Stepped { state: state.clone(), effects: vec![], touched: vec![] });
-    }
-    Err(Illegal { kind, subject: "the journal".into(), state: "no session and no policy".into() })
 }
 
 fn step_session(state: &State, id: &SessionId, recorded: &Recorded) -> Result<Stepped, Illegal> {

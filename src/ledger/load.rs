@@ -40,7 +40,7 @@ pub(super) fn load(wanted: &[Entity], read: Reader<'_>) -> Result<Loaded, Ledger
                 loaded.state.policies.insert(id.clone(), found.value);
                 loaded.extra.insert(entity, found.extra);
             }
-            Entity::Session(_) | Entity::Policy(_) | Entity::Journal => {}
+            Entity::Session(_) | Entity::Policy(_) => {}
         }
     }
     Ok(loaded)
@@ -83,7 +83,6 @@ impl Loaded {
                 Some(policy) => self.edits_of(entity, policy, policy.status.is_terminal()),
                 None => Ok(vec![]),
             },
-            Entity::Journal => Ok(vec![]),
         }
     }
 

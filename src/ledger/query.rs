@@ -180,7 +180,7 @@ impl Ledger {
     pub fn find_policy(&self, text: &str) -> Result<PolicyId, LedgerError> {
         match self.find_among(text, Code::NoSuchPolicy, &[PolicyId::PREFIX])? {
             Entity::Policy(id) => Ok(id),
-            Entity::Session(_) | Entity::Journal => {
+            Entity::Session(_) => {
                 Err(LedgerError::refused(Code::NoSuchPolicy, text, "that is no policy"))
             }
         }
@@ -193,7 +193,7 @@ impl Ledger {
     pub fn find_session(&self, text: &str) -> Result<SessionId, LedgerError> {
         match self.find_among(text, Code::NoSuchSession, &[SessionId::PREFIX])? {
             Entity::Session(id) => Ok(id),
-            Entity::Policy(_) | Entity::Journal => {
+            Entity::Policy(_) => {
                 Err(LedgerError::refused(Code::NoSuchSession, text, "that is no session"))
             }
         }

@@ -6,13 +6,13 @@ use super::{
 };
 use crate::{
     domain::{
-        event::{self, Entity, Event, Recorded},
+        event::{Entity, Event, Recorded},
         input::Input,
         oid::Oid,
     },
     engine::{Decision, ENGINE, Effect, Now, State, decide, step},
     store::{AppendError, Batch, GitView, NewEntry, Snapshot, Stamp},
-    wire::message,
+    wire::message::{self, Beside, Mended},
 };
 
 /// What was recorded.
@@ -110,12 +110,11 @@ impl Ledger {
         };
         let mut entries = Vec::new();
         let first = snapshot.next_seq;
-        let healed = snapshot.recovered.as_ref().filter(|_| !events.is_empty()).map(|r| Event {
-            subject: Entity::Journal,
-            sessions: vec![],
-            body: event::Recovered { objects: r.objects, refs: r.refs.clone() }.into(),
-        });
-        for (seq, event) in (first..).zip(healed.into_iter().chain(events)) {
+        let mut mended = snapshot
+            .recovered
+            .as_ref()
+            .map(|r| Mended { objects: r.objects, refs: r.refs.clone() });
+        for (seq, event) in (first..).zip(events) {
             let recorded = Recorded {
                 seq,
                 at: stamp.at,
@@ -129,8 +128,9 @@ impl Ledger {
             for entity in &stepped.touched {
                 edits.extend(loaded.edits(&stepped.state, entity)?);
             }
-            let message = message::encode(&recorded, repo.take().as_deref())
-                .map_err(LedgerError::Unwritable)?;
+            let (repo, mended) = (repo.take(), mended.take());
+            let beside = Beside { repo: repo.as_deref(), mended: mended.as_ref() };
+            let message = message::encode(&recorded, beside).map_err(LedgerError::Unwritable)?;
             entries.push(NewEntry { message, edits });
             made.state = stepped.state;
             made.effects.extend(stepped.effects);
@@ -158,7 +158,6 @@ fn last_of(state: &State, entity: &Entity) -> Option<u64> {
     match entity {
         Entity::Session(id) => state.sessions.get(id).map(|s| s.last),
         Entity::Policy(id) => state.policies.get(id).map(|p| p.last),
-        Entity::Journal => None,
     }
 }
 

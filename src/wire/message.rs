@@ -10,7 +10,9 @@ use crate::domain::{
     ids::{PolicyId, SessionId},
     time::Timestamp,
 };
+use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
+use std::str::FromStr;
 
 /// Version of the journal format, in the first commit of a segment.
 pub const FORMAT: u64 = 1;
@@ -40,6 +42,8 @@ pub struct Message {
     pub repo: Option<String>,
     /// Format version, in the first commit of a segment.
     pub format: Option<u64>,
+    /// A recovery this entry tells of.
+    pub mended: Option<Mended>,
     /// Everything else the event says, trailers included.
     pub data: Map<String, Value>,
 }
@@ -69,11 +73,37 @@ pub enum BadMessage {
     },
 }
 
-/// Writes the message of an event. `repo` is given for the first event of a segment.
+/// What a recovery had to mend. The next entry tells of it: reading appends nothing (decisions 12).
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Mended {
+    /// Objects written again.
+    pub objects: u64,
+    /// Full names of the refs set again.
+    pub refs: Vec<String>,
+}
+
+impl FromStr for Mended {
+    type Err = serde_json::Error;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        serde_json::from_str(text)
+    }
+}
+
+/// What an entry says beside its event.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Beside<'a> {
+    /// Repository id, in the first entry of a segment.
+    pub repo: Option<&'a str>,
+    /// A recovery that no entry told of before.
+    pub mended: Option<&'a Mended>,
+}
+
+/// Writes the message of an event.
 ///
 /// # Errors
 /// The event cannot be written as JSON.
-pub fn encode(recorded: &Recorded, repo: Option<&str>) -> Result<Vec<u8>, BadMessage> {
+pub fn encode(recorded: &Recorded, beside: Beside<'_>) -> Result<Vec<u8>, BadMessage> {
     let body = &recorded.event.body;
     let kind = body.kind().as_str();
     let mut data = data_of(body)?;
@@ -81,7 +111,7 @@ pub fn encode(recorded: &Recorded, repo: Option<&str>) -> Result<Vec<u8>, BadMes
     let mut trailer = |name: &str, value: &dyn std::fmt::Display| {
         text.push_str(&format!("{name}: {value}\n"));
     };
-    if let Some(repo) = repo {
+    if let Some(repo) = beside.repo {
         trailer("Repo", &repo);
         trailer("Format", &FORMAT);
     }
@@ -110,6 +140,9 @@ pub fn encode(recorded: &Recorded, repo: Option<&str>) -> Result<Vec<u8>, BadMes
     trailer("At", &recorded.at);
     trailer("Actor", &recorded.actor);
     trailer("Engine", &recorded.engine);
+    if let Some(mended) = beside.mended {
+        trailer("Recovered", &serde_json::json!(mended));
+    }
     trailer("Data", &Value::Object(data));
     Ok(text.into_bytes())
 }
@@ -141,8 +174,7 @@ fn verdict_of(body: &Body) -> Option<Verdict> {
         | Body::PolicyAcked(_)
         | Body::Committed(_)
         | Body::PolicyCancelled(_)
-        | Body::AckRefused(_)
-        | Body::Recovered(_) => None,
+        | Body::AckRefused(_) => None,
     }
 }
 
@@ -182,6 +214,7 @@ pub fn decode(bytes: &[u8]) -> Result<Message, BadMessage> {
         engine: fields.required("Engine")?,
         repo: fields.one("Repo")?.map(str::to_owned),
         format: fields.parsed("Format")?,
+        mended: fields.parsed("Recovered")?,
         data,
     })
 }
@@ -213,6 +246,12 @@ impl<'a> Fields<'a> {
 }
 
 impl Message {
+    /// What it says beside its event.
+    #[must_use]
+    pub fn beside(&self) -> Beside<'_> {
+        Beside { repo: self.repo.as_deref(), mended: self.mended.as_ref() }
+    }
+
     /// The event, when this version knows its kind.
     ///
     /// # Errors
@@ -222,7 +261,6 @@ impl Message {
         let body = body_of(kind, Value::Object(self.data.clone()))
             .map_err(|e| BadMessage::Data { kind: self.kind.clone(), why: e.to_string() })?;
         let subject = match (&self.policy, self.sessions.first(), kind) {
-            (_, _, Kind::Recovered) => Entity::Journal,
             (Some(policy), _, _) => Entity::Policy(policy.clone()),
             (None, Some(session), _) => Entity::Session(session.clone()),
             (None, None, _) => return Err(BadMessage::Missing("Session")),
@@ -257,7 +295,6 @@ fn body_of(kind: Kind, data: Value) -> Result<Body, serde_json::Error> {
         Kind::Committed => Body::Committed(serde_json::from_value(data)?),
         Kind::PolicyCancelled => Body::PolicyCancelled(serde_json::from_value(data)?),
         Kind::AckRefused => Body::AckRefused(serde_json::from_value(data)?),
-        Kind::Recovered => Body::Recovered(serde_json::from_value(data)?),
     })
 }
 
@@ -291,7 +328,7 @@ mod tests {
             Entity::Session("ses_01arz3ndektsv4rrffq69g5fav".parse().unwrap()),
             body.into(),
         );
-        let bytes = encode(&event, Some("abc")).unwrap();
+        let bytes = encode(&event, Beside { repo: Some("abc"), mended: None }).unwrap();
         assert_eq!(
             String::from_utf8(bytes.clone()).unwrap(),
             "session:turn-end ses_01arz3ndektsv4rrffq69g5fav: turn 2 ended: completed\n\n\
@@ -312,9 +349,26 @@ mod tests {
             Entity::Policy("pol_01arz3ndektsv4rrffq69g5fav".parse().unwrap()),
             body.into(),
         );
-        let bytes = encode(&event, None).unwrap();
+        let bytes = encode(&event, Beside::default()).unwrap();
         assert!(String::from_utf8_lossy(&bytes).contains(&format!("\nCandidate: {commit}\n")));
         assert_eq!(decode(&bytes).unwrap().recorded().unwrap(), Some(event));
+    }
+
+    #[test]
+    fn an_entry_tells_of_a_recovery_before_it() {
+        let commit = "0123456789abcdef0123456789abcdef01234567".parse().unwrap();
+        let body = Committed { commit, branch: "refs/heads/main".into() };
+        let event = recorded(
+            Entity::Policy("pol_01arz3ndektsv4rrffq69g5fav".parse().unwrap()),
+            body.into(),
+        );
+        let mended = Mended { objects: 3, refs: vec!["refs/x".into()] };
+        let bytes = encode(&event, Beside { repo: None, mended: Some(&mended) }).unwrap();
+        let text = String::from_utf8_lossy(&bytes);
+        assert!(text.contains("\nRecovered: {\"objects\":3,\"refs\":[\"refs/x\"]}\n"), "{text}");
+        let message = decode(&bytes).unwrap();
+        assert_eq!(message.mended, Some(mended));
+        assert_eq!(message.recorded().unwrap(), Some(event));
     }
 
     #[test]

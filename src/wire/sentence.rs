@@ -47,9 +47,6 @@ pub fn sentence(body: &Body) -> String {
         Body::Committed(e) => format!("{} is on {}", e.commit, e.branch),
         Body::PolicyCancelled(_) => "cancelled".to_owned(),
         Body::AckRefused(e) => format!("{}: {}", e.outcome, e.because),
-        Body::Recovered(e) => {
-            format!("mended {} objects and {} refs after a crash", e.objects, e.refs.len())
-        }
     })
 }
 

@@ -9,7 +9,7 @@ use crate::{
         event::{
             AckRefused, Body, CommandDone, CommitReady, Committed, Entity, Event, GatePassed,
             GatingStarted, InputAnswered, InputAwaited, Kind, PolicyAcked, PolicyAttached,
-            PolicyCancelled, PolicyFailed, Recovered, SessionExited, TurnEnded, TurnStarted,
+            PolicyCancelled, PolicyFailed, SessionExited, TurnEnded, TurnStarted,
         },
         gate::Verdict,
         input::Report,
@@ -108,7 +108,6 @@ fn body(kind: Kind, turn: u64) -> Body {
             let (outcome, because) = (AckOutcome::Expired, String::new());
             AckRefused { outcome, because, line: "x".into() }.into()
         }
-        Kind::Recovered => Recovered { objects: 1, refs: vec![] }.into(),
     }
 }
 
@@ -244,17 +243,6 @@ fn every_session_state_against_every_kind() {
         }
     }
     assert!(rows.is_empty(), "no such state: {rows:?}");
-}
-
-#[test]
-fn the_journal_itself_only_recovers() {
-    let world = World::new();
-    for kind in Kind::ALL {
-        let event = Event { subject: Entity::Journal, sessions: vec![], body: body(kind, 1) };
-        let stepped = world.force(event);
-        assert_eq!(stepped.is_ok(), kind == Kind::Recovered, "{kind:?}");
-        assert!(stepped.is_err() || stepped.unwrap().state == world.state);
-    }
 }
 
 #[test]
