@@ -15,7 +15,16 @@ use std::{
 /// A held lock; dropping it lets go.
 #[derive(Debug)]
 pub struct KernelLock {
-    _file: File,
+    file: File,
+}
+
+impl Drop for KernelLock {
+    /// Lets go by name: closing alone leaves the lock with a child that another thread has forked and that
+    /// has not come to its exec yet.
+    fn drop(&mut self) {
+        // Were it refused, closing the file lets go as well, only perhaps later.
+        let _ = self.file.unlock();
+    }
 }
 
 /// The lock was not to be had.
@@ -66,7 +75,7 @@ impl KernelLock {
             }
             let ours = FileId::of(&file).map_err(|e| FileError::new("look at", path, e))?;
             if FileId::at(path)? == Some(ours) {
-                return Ok(Some(Self { _file: file }));
+                return Ok(Some(Self { file }));
             }
         }
     }
@@ -94,6 +103,18 @@ impl KernelLock {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn letting_go_does_not_wait_for_a_copy_of_the_file() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("lock");
+        let lock = KernelLock::try_acquire(&path).unwrap().unwrap();
+        // What a forked child holds until its exec.
+        let copy = lock.file.try_clone().unwrap();
+        drop(lock);
+        assert!(KernelLock::try_acquire(&path).unwrap().is_some());
+        drop(copy);
+    }
 
     #[test]
     fn one_holder_at_a_time_even_within_a_process() {
