@@ -21,6 +21,7 @@ use crate::{
 use rustix::process::Signal;
 use serde::{Deserialize, Serialize};
 use std::{
+    collections::HashSet,
     fs::{self, DirBuilder, File, TryLockError},
     io,
     os::unix::fs::{DirBuilderExt, FileExt, MetadataExt, OpenOptionsExt},
@@ -322,8 +323,9 @@ fn kill_leftovers(effect: &str, record: &Record) -> Result<(), LiveError> {
         return Ok(());
     }
     let end = Instant::now() + Duration::from_millis(limits::TREE_KILL_MS);
+    let mut left = HashSet::new();
     loop {
-        let left = leftovers(record).map_err(broken)?;
+        left = leftovers(record, left).map_err(broken)?;
         if left.is_empty() {
             return Ok(());
         }
@@ -341,14 +343,15 @@ fn kill_leftovers(effect: &str, record: &Record) -> Result<(), LiveError> {
     }
 }
 
-/// What still runs of a run whose owner is dead.
-fn leftovers(record: &Record) -> io::Result<Vec<ProcessId>> {
-    let mut left = Vec::new();
-    for root in record.runner.iter().chain(&record.main) {
-        match process::alive(root) {
+/// What still runs of a run whose owner is dead. Those `seen` before are asked about by name: once their root
+/// is gone no search leads to them, though the kernel may not have got round to ending them.
+fn leftovers(record: &Record, seen: HashSet<ProcessId>) -> io::Result<HashSet<ProcessId>> {
+    let mut left = HashSet::new();
+    for root in seen.into_iter().chain(record.runner.clone()).chain(record.main.clone()) {
+        match process::alive(&root) {
             Liveness::Alive => {
                 left.extend(process::descendants(root.pid)?);
-                left.push(root.clone());
+                left.insert(root);
             }
             Liveness::Gone => {}
             Liveness::Unknown => return Err(io::Error::other("process cannot be identified")),
