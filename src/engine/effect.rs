@@ -3,7 +3,7 @@
 use super::State;
 use crate::domain::{
     ids::PolicyId,
-    policy::{Outcome, Policy, Status},
+    policy::{Policy, Status},
 };
 
 /// Something for `runtime` to do. Each can be told again from the state alone, so a crash loses none.
@@ -87,24 +87,15 @@ pub fn due(policy: &Policy) -> Vec<Effect> {
     let id = || policy.policy_id.clone();
     let note_gates = (policy.candidate.is_some() || policy.noted_on.is_some())
         .then(|| Effect::NoteGates { policy: id() });
+    let note_acks = (!policy.acks.is_empty()).then(|| Effect::NoteAcks { policy: id() });
+    let notes = note_gates.into_iter().chain(note_acks);
     match policy.status {
         Status::Watching => vec![],
         Status::Gating if policy.green => vec![],
         Status::Gating => vec![Effect::RunGates { policy: id(), attempt: policy.attempt }],
-        Status::AwaitingAck | Status::Blocked => note_gates.into_iter().collect(),
-        Status::Committing => {
-            note_gates.into_iter().chain([Effect::Land { policy: id() }]).collect()
-        }
-        Status::Cancelled => {
-            let acks = (!policy.acks.is_empty()).then(|| Effect::NoteAcks { policy: id() });
-            note_gates.into_iter().chain(acks).collect()
-        }
-        Status::Done => {
-            let landed = policy.outcome == Some(Outcome::Committed);
-            let acks =
-                (landed && !policy.acks.is_empty()).then(|| Effect::NoteAcks { policy: id() });
-            note_gates.into_iter().chain(acks).collect()
-        }
+        // The receipt is written before the branch moves: once the policy is over nobody looks for it again.
+        Status::Committing => notes.chain([Effect::Land { policy: id() }]).collect(),
+        Status::AwaitingAck | Status::Done | Status::Blocked | Status::Cancelled => notes.collect(),
     }
 }
 

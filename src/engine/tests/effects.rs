@@ -30,7 +30,7 @@ fn what_is_due_in_every_state() {
         ("watching", ""),
         ("gating", "run 1"),
         ("awaiting-ack", "note-gates"),
-        ("committing", "note-gates land"),
+        ("committing", "note-gates note-acks land"),
         ("done", "note-gates note-acks"),
         ("cancelled", "note-gates note-acks"),
         ("blocked", ""),
@@ -53,12 +53,12 @@ fn only_lines_that_have_a_commit_are_noted() {
 }
 
 #[test]
-fn a_blocked_candidate_keeps_its_gate_lines_and_lands_no_ack() {
+fn a_blocked_candidate_keeps_its_receipt_and_does_not_land() {
     let mut world = policy_in("committing");
     let because = "it moved".to_owned();
     let code = crate::code::Code::StaleCandidate;
     world.ask(Input::LandingImpossible { policy: pol(1), code, because }).unwrap();
-    assert_eq!(words(&due(world.policy(1))), "note-gates");
+    assert_eq!(words(&due(world.policy(1))), "note-gates note-acks");
 }
 
 #[test]
