@@ -108,6 +108,19 @@ impl Operation {
     }
 }
 
+impl std::fmt::Display for Operation {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::Merge => "a merge is in progress",
+            Self::Rebase => "a rebase is in progress",
+            Self::CherryPick => "a cherry-pick is in progress",
+            Self::Revert => "a revert is in progress",
+            Self::Bisect => "a bisect is in progress",
+            Self::Conflict => "the index holds conflicts",
+        })
+    }
+}
+
 /// A probe that could not be answered.
 #[derive(Debug, thiserror::Error)]
 pub enum StateError {

@@ -20,7 +20,7 @@ use crate::{
         object::Object,
         paths,
         worktree_state::{
-            Head, branch_tip, head, index_tree, is_unmerged, operation_in_progress,
+            Head, Operation, branch_tip, head, index_tree, is_unmerged, operation_in_progress,
             unlisted_changes,
         },
     },
@@ -95,10 +95,10 @@ impl<'a> Place<'a> {
             return Ok(Ok(Subject::Worktree(index_tree(&self.repo)?)));
         };
         if let Some(operation) = operation_in_progress(&self.worktree.git_dir)? {
-            return Ok(Err(trouble(operation.code(), operation.code().hint())));
+            return Ok(Err(trouble(Code::GitBusy, operation.to_string())));
         }
         if is_unmerged(&self.repo)? {
-            return Ok(Err(trouble(Code::UnmergedIndex, Code::UnmergedIndex.hint())));
+            return Ok(Err(trouble(Code::GitBusy, Operation::Conflict.to_string())));
         }
         if let Some(problem) = paths::check(&self.repo, &commit.paths)?.into_iter().next() {
             return Ok(Err(trouble(problem.code, problem.to_string())));

@@ -65,6 +65,21 @@ pub(super) const OUTCOMES: &[Outcome] = &[
             e.git(&["merge", "-q", "--no-ff", "--no-commit", "side"]);
         })
     }),
+    ("git-operation-in-progress", 0, |e| {
+        after(e, &["true"], || {
+            let oid = e.git(&["rev-parse", "HEAD:a.txt"]);
+            let stage = |n| format!("100644 {oid} {n}\ta.txt\n");
+            let lines = format!("0 {}\ta.txt\n{}{}", "0".repeat(40), stage(2), stage(3));
+            e.run("git", &["update-index", "--index-info"]).stdin(lines).done().exits(0);
+        })
+    }),
+    ("session-failed", 0, |e| {
+        let session = e.adopt("s");
+        let policy = e.attach(&session, &["--", "true"]);
+        e.ap(&["session", "report", &session, "turn-end", "--reason", "error"]).exits(0);
+        e.ap(&["session", "report", &session, "exited", "--data", "{\"code\":1}"]).exits(0);
+        e.ap(&["policy", "show", &policy, "--json"])
+    }),
     ("stale-candidate", 0, |e| {
         let policy = e.awaiting("f.txt");
         e.git(&["commit", "-q", "--allow-empty", "-m", "moved"]);
