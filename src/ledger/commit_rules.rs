@@ -106,9 +106,14 @@ impl Ledger {
         (site, trust): (&Site, &Trust),
     ) -> Result<(), LedgerError> {
         if !ask.no_ack {
-            let signers = SignersInForce::load(&site.repo, &self.env, trust);
-            let none = |why: String, code| LedgerError::refused(code, "signers", why);
-            return signers.map(|_| ()).map_err(|e| none(e.to_string(), e.code()));
+            let none = |code, why: String| LedgerError::refused(code, "signers", why);
+            let found = SignersInForce::load(&site.repo, &self.env, trust)
+                .map_err(|e| none(e.code(), e.to_string()))?;
+            if found.signers.lists_a_key() {
+                return Ok(());
+            }
+            let why = format!("{} lists nothing but certificate authorities", found.place);
+            return Err(none(Code::CertAuthorityUnsupported, why));
         }
         let refused =
             |because: String| Err(LedgerError::refused(Code::NoAckNotAllowed, "--no-ack", because));
@@ -146,11 +151,11 @@ fn check_worktree(site: &Site, problems: &mut Problems) -> Option<String> {
     let Site { worktree, repo } = site;
     let operation = operation_in_progress(&worktree.git_dir).map_err(LedgerError::from);
     if let Some(Some(operation)) = problems.note(WORKTREE, operation) {
-        problems.say(operation.code(), WORKTREE, busy(operation));
+        problems.say(operation.code(), WORKTREE, operation.to_string());
     }
     let unmerged: Result<bool, StateError> = is_unmerged(repo);
     if problems.note(WORKTREE, unmerged.map_err(LedgerError::from)) == Some(true) {
-        problems.say(Code::UnmergedIndex, WORKTREE, busy(Operation::Conflict));
+        problems.say(Code::UnmergedIndex, WORKTREE, Operation::Conflict.to_string());
     }
     let branch = check_head(repo, problems);
     if let Err(e) = identity::identity(repo) {
@@ -175,16 +180,5 @@ fn check_head(repo: &gix::Repository, problems: &mut Problems) -> Option<String>
             problems.say(Code::DetachedHead, WORKTREE, format!("HEAD is detached at {at}"));
             None
         }
-    }
-}
-
-fn busy(operation: Operation) -> &'static str {
-    match operation {
-        Operation::Merge => "a merge is in progress",
-        Operation::Rebase => "a rebase is in progress",
-        Operation::CherryPick => "a cherry-pick is in progress",
-        Operation::Revert => "a revert is in progress",
-        Operation::Bisect => "a bisect is in progress",
-        Operation::Conflict => "the index holds conflicts",
     }
 }

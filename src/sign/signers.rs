@@ -128,6 +128,12 @@ impl Signers {
         if lines.is_empty() { Err(SignersError::Empty) } else { Ok(Self(lines)) }
     }
 
+    /// True when a line lists a key of its own; certificate authorities allow nobody here.
+    #[must_use]
+    pub fn lists_a_key(&self) -> bool {
+        self.0.iter().any(|line| !line.options.cert_authority)
+    }
+
     /// Whether `key` may sign as `principal` in `namespace` at this instant.
     ///
     /// # Errors
