@@ -48,15 +48,22 @@ impl Ledger {
         Ok((session, self.record(input)?))
     }
 
-    /// The worktree a directory belongs to, and its place there (`.` is the top).
+    /// The worktree a directory belongs to, and its place there (`.` is the top). A repository that has no
+    /// worktree at all is refused as such: no directory would do.
     pub(super) fn place(&self, dir: &Path) -> Result<(Worktree, String), LedgerError> {
         let refused = |why: &str| {
             LedgerError::refused(Code::CwdNotInWorktree, &dir.display().to_string(), why)
         };
         let real = dir.canonicalize().map_err(|e| refused(&e.to_string()))?;
-        let worktree = self.store.location().worktree_of(&real)?;
-        let worktree =
-            worktree.ok_or_else(|| refused("it is in no worktree of this repository"))?;
+        let location = self.store.location();
+        let Some(worktree) = location.worktree_of(&real)? else {
+            if location.worktrees()?.is_empty() {
+                let place = location.common_dir.display().to_string();
+                let why = "the repository is bare and has no worktree";
+                return Err(LedgerError::refused(Code::BareUnsupported, &place, why));
+            }
+            return Err(refused("it is in no worktree of this repository"));
+        };
         let below = real.strip_prefix(&worktree.top);
         let below = below.map_err(|_| refused("it is not below the top of its worktree"))?;
         let text = below.to_str().ok_or_else(|| refused("its name is not UTF-8"))?;
