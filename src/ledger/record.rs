@@ -5,6 +5,7 @@ use super::{
     load::{self, Loaded},
 };
 use crate::{
+    code::Code,
     domain::{
         event::{Entity, Event, Recorded},
         input::Input,
@@ -62,6 +63,7 @@ impl Ledger {
         let stamp = self.stamp()?;
         let mut made = None;
         let appended = self.store.append(&stamp, |snapshot| {
+            self.require_known_engine(snapshot)?;
             let read = |path: &str| snapshot.document(path).map_err(LedgerError::from);
             let loaded = load::load(touches, &read)?;
             let input = make(&View { state: &loaded.state, snapshot })?;
@@ -93,6 +95,22 @@ impl Ledger {
                 GitView::Pending(why) => Some(why),
             },
         })
+    }
+
+    /// A journal that a newer state machine has written is read, but never continued by this one.
+    fn require_known_engine(&self, snapshot: &Snapshot<'_>) -> Result<(), LedgerError> {
+        let Some(tip) = &snapshot.tip else { return Ok(()) };
+        let entry = self.store.entry(&tip.id)?;
+        let message = message::decode(&entry.message)
+            .map_err(|source| LedgerError::Message { id: tip.id, source })?;
+        if message.engine <= ENGINE {
+            return Ok(());
+        }
+        let because = format!(
+            "event {} was recorded by state machine {}, this version knows {ENGINE}",
+            tip.seq, message.engine
+        );
+        Err(LedgerError::refused(Code::NewerFormat, "the journal", because))
     }
 
     /// Steps every event and writes down what it changed.

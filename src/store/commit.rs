@@ -100,11 +100,7 @@ pub struct Entry {
 /// # Errors
 /// The object is no commit, has more than one parent or no `Seq`.
 pub(super) fn entry(object: &Object) -> Result<Entry, StoreError> {
-    let wrong = |reason: &str| StoreError::WrongObject {
-        id: object.id,
-        expected: "journal entry",
-        reason: reason.to_owned(),
-    };
+    let wrong = |reason: &str| StoreError::NotAnEntry { id: object.id, reason: reason.to_owned() };
     if object.kind != Kind::Commit {
         return Err(wrong("it is no commit"));
     }
@@ -138,9 +134,18 @@ fn person(line: &[u8]) -> Option<(String, String, Timestamp)> {
 
 /// The number in the `Seq` trailer of the message's last paragraph.
 pub(super) fn seq_in(message: &[u8]) -> Option<u64> {
+    number_in(message, "Seq: ")
+}
+
+/// The version in the `Format` trailer, which the first commit of a segment has.
+pub(super) fn format_in(message: &[u8]) -> Option<u64> {
+    number_in(message, "Format: ")
+}
+
+fn number_in(message: &[u8], lead: &str) -> Option<u64> {
     let text = String::from_utf8_lossy(message);
     let trailers = text.trim_end().rsplit("\n\n").next()?;
-    trailers.lines().find_map(|l| l.strip_prefix("Seq: "))?.trim().parse().ok()
+    trailers.lines().find_map(|l| l.strip_prefix(lead))?.trim().parse().ok()
 }
 
 #[cfg(test)]

@@ -44,6 +44,22 @@ pub enum StoreError {
         /// What is wrong.
         reason: String,
     },
+    /// A commit of a journal that is no entry of one.
+    #[error("object {id} is no journal entry: {reason}")]
+    NotAnEntry {
+        /// Its id.
+        id: Oid,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// The journal was begun by a version whose format this one does not know.
+    #[error("the journal has format {found}, this version writes {known}")]
+    NewerFormat {
+        /// What its first commit says.
+        found: u64,
+        /// What this version writes.
+        known: u64,
+    },
     /// A ref is there and holds no object id.
     #[error("ref {name} is broken: {reason}")]
     BrokenRef {
@@ -142,7 +158,8 @@ impl StoreError {
             Self::Lock(e) => e.code(),
             Self::RefLocked { .. } => Code::LockTimeout,
             Self::Diverged { .. } => Code::JournalDiverged,
-            Self::CorruptWal { .. } => Code::JournalCorrupt,
+            Self::CorruptWal { .. } | Self::NotAnEntry { .. } => Code::JournalCorrupt,
+            Self::NewerFormat { .. } => Code::NewerFormat,
             Self::TooLarge { .. } => Code::TooMany,
             Self::NotesContended { .. } => Code::NotesContended,
             Self::BadEntry { .. } => Code::Internal,

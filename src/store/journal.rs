@@ -24,6 +24,7 @@ use crate::{
         files::{self, Durable},
         lock::KernelLock,
     },
+    wire::message::FORMAT,
 };
 use std::collections::{BTreeMap, HashMap, HashSet};
 
@@ -305,6 +306,7 @@ impl Store {
         let lock = self.lock()?;
         let due = self.recover(&lock, Depth::Due, limits::REF_LOCK_WAIT_MS)?;
         let tip = self.readable_tip(&lock)?;
+        self.require_known_format(tip.as_ref())?;
         let snapshot = Snapshot {
             next_seq: tip.as_ref().map_or(1, |t| t.seq + 1),
             tip,
@@ -323,6 +325,24 @@ impl Store {
         super::failpoint::reached("before the frame")?;
         self.push(&built.frame)?;
         Ok(self.after_the_frame(&lock, built, due.pending.is_some()))
+    }
+
+    /// Refuses to continue a journal of a format that is not ours. Asked where there is no log yet: one of our
+    /// own making means that we wrote the journal, too.
+    fn require_known_format(&self, tip: Option<&Tip>) -> Result<(), StoreError> {
+        let Some(tip) = tip else { return Ok(()) };
+        if self.with_wal(|wal| Ok(wal.is_some()))? {
+            return Ok(());
+        }
+        let mut first = self.entry(&tip.id)?;
+        while let Some(parent) = first.parent {
+            first = self.entry(&parent)?;
+        }
+        let found = commit::format_in(&first.message).ok_or_else(|| StoreError::NotAnEntry {
+            id: first.id,
+            reason: "it has no parent and no Format trailer".to_owned(),
+        })?;
+        if found == FORMAT { Ok(()) } else { Err(StoreError::NewerFormat { found, known: FORMAT }) }
     }
 
     /// The tip with its entry and tree readable; an unreadable one calls for the full recovery.

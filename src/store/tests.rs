@@ -25,8 +25,9 @@ fn try_open(repo: &TestRepo) -> Result<Store, StoreError> {
 fn entry(seq: u64, label: &str) -> NewEntry {
     let path = format!("open/{}/{label}.json", label.len() % 7);
     let data = format!("{{\"label\":\"{label}\",\"pad\":\"{}\",\"n\":{seq}}}\n", "x".repeat(200));
+    let format = if seq == 1 { "Format: 1\n" } else { "" };
     NewEntry {
-        message: format!("test:did {label}: something\n\nSeq: {seq}\nKind: test:did\n")
+        message: format!("test:did {label}: something\n\n{format}Seq: {seq}\nKind: test:did\n")
             .into_bytes(),
         edits: vec![Edit::Put { path, data: data.into_bytes() }],
     }

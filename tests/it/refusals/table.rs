@@ -118,16 +118,31 @@ fn moved_journal(env: &TestEnv, to: &str, forget: bool) -> Try {
     run(["session", "report", &session, "command-done"])
 }
 
-/// A journal whose first commit says it is of a later format.
-fn later_format(env: &TestEnv) -> Try {
+/// A journal of two events as another version would have written it: each `(event, from, to)` changes a
+/// trailer of one of them. The log that could prove the change is gone.
+fn rewritten(env: &TestEnv, changes: &[(usize, &str, &str)]) -> Try {
     env.adopt("s");
-    let first = env.git(&["rev-list", "--max-parents=0", &env.journal()]);
-    let raw = env.git(&["cat-file", "commit", &first]).replace("\nFormat: 1\n", "\nFormat: 2\n");
-    let hash =
-        env.run("git", &["hash-object", "-t", "commit", "-w", "--stdin"]).stdin(raw + "\n").done();
+    env.adopt("t");
     let journal = env.journal();
+    let mut parent = None;
+    for (at, id) in env.git(&["rev-list", "--reverse", &journal]).lines().enumerate() {
+        let mut raw = env.git(&["cat-file", "commit", id]);
+        if let Some((old, new)) = &parent {
+            raw = raw.replace(&format!("parent {old}\n"), &format!("parent {new}\n"));
+        }
+        for (_, from, to) in changes.iter().filter(|(event, ..)| *event == at) {
+            assert!(raw.contains(from), "no '{from}' in {raw}");
+            raw = raw.replace(from, to);
+        }
+        let hash = env.run("git", &["hash-object", "-t", "commit", "-w", "--stdin"]);
+        let hashed = hash.stdin(raw + "\n").done().exits(0).out();
+        parent = Some((id.to_owned(), hashed.trim_end().to_owned()));
+    }
     fs::remove_dir_all(env.repo().join(".git/agentproto")).unwrap();
-    env.git(&["update-ref", &journal, hash.exits(0).out().trim_end()]);
+    env.git(&["update-ref", &journal, &parent.unwrap().1]);
+    // Reading goes on.
+    let events = env.ap(&["events", "--json"]).exits(0).json();
+    assert_eq!(events["events"].as_array().unwrap().len(), 2, "{events:#}");
     run(["session", "adopt", "--label", "later", "--cwd", "."])
 }
 
@@ -183,6 +198,10 @@ const REPOSITORY: &[Row] = &[
     row("reftable-unsupported", 6, |e| adopt_here(other_repo(e, &["--ref-format=reftable"]))),
     row("sha256-unsupported", 6, |e| adopt_here(other_repo(e, &["--object-format=sha256"]))),
     row("bare-unsupported", 6, |e| adopt_here(cloned(e, &["--bare"]))),
+    row("bare-unsupported", 6, |e| {
+        let bare = cloned(e, &["--bare"]);
+        run(["commit", "--path", "a.txt", "-m", "m", "--", "true"]).at(bare)
+    }),
     row("shallow-unsupported", 6, |e| adopt_here(cloned(e, &["--depth=1"]))),
     row("partial-clone-unsupported", 6, |e| adopt_here(cloned(e, &["--filter=blob:none"]))),
     row("object-directory-unsupported", 6, |e| {
@@ -196,7 +215,9 @@ const REPOSITORY: &[Row] = &[
         fs::write(e.path("other/a.txt"), "a\n").unwrap();
         run(["commit", "--path", "a.txt", "-m", "m", "--ungated"]).at(e.path("other"))
     }),
-    row("newer-format", 2, later_format),
+    row("newer-format", 2, |e| rewritten(e, &[(0, "\nFormat: 1\n", "\nFormat: 2\n")])),
+    row("newer-format", 2, |e| rewritten(e, &[(1, "\nEngine: 1\n", "\nEngine: 999\n")])),
+    row("journal-corrupt", 2, |e| rewritten(e, &[(0, "\nFormat: 1\n", "\n")])),
     row("journal-diverged", 2, |e| moved_journal(e, "main", false)),
     row("journal-corrupt", 2, |e| moved_journal(e, "main", true)),
 ];
@@ -335,6 +356,14 @@ const PATHS: &[Row] = &[
     row("path-special-file", 6, |e| {
         e.run("mkfifo", &["pipe"]).done().exits(0);
         path(e, "pipe")
+    }),
+    row("path-symlink-escapes", 6, |e| {
+        std::os::unix::fs::symlink("/etc/hostname", e.repo().join("link")).unwrap();
+        path(e, "link")
+    }),
+    row("path-symlink-escapes", 6, |e| {
+        std::os::unix::fs::symlink("../nowhere", e.repo().join("link")).unwrap();
+        path(e, "link")
     }),
     row("path-outside-sparse-checkout", 6, |e| {
         e.write("in/x", "x\n");
