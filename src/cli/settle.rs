@@ -7,6 +7,7 @@ use super::{cx::Cx, error::CliError};
 use crate::{
     code::{Code, exit},
     domain::{
+        gate::Verdict,
         ids::PolicyId,
         policy::{Policy, Status},
     },
@@ -84,10 +85,16 @@ pub(super) fn exit_of(policy: &Policy) -> u8 {
     match policy.status {
         Status::Done => exit::DONE,
         Status::Cancelled => exit::NO,
+        // As at the gate: a reason is a clear no or it is "cannot tell", whatever a command that is refused
+        // for the same reason exits with.
         Status::Blocked => match policy.reason.as_deref().map(str::parse::<Code>) {
-            Some(Ok(code)) if code.exit() == exit::BROKEN => exit::BROKEN,
-            // Older or newer versions may have other reasons; blocked is a no in any case.
-            Some(Ok(_) | Err(_)) | None => exit::NO,
+            Some(Ok(code)) if code.exit() == exit::NO => exit::NO,
+            Some(Ok(_)) => exit::BROKEN,
+            // Other versions may have other reasons; what the gates said is left.
+            Some(Err(_)) | None => match policy.verdict() {
+                Some(Verdict::Broken) => exit::BROKEN,
+                Some(Verdict::Pass | Verdict::Fail) | None => exit::NO,
+            },
         },
         Status::AwaitingAck => exit::PERSON,
         Status::Watching | Status::Gating | Status::Committing => exit::BROKEN,
@@ -107,6 +114,8 @@ mod tests {
             ("cancelled", None, 1),
             ("blocked", Some("gate-red"), 1),
             ("blocked", Some("gate-not-runnable"), 2),
+            ("blocked", Some("path-is-directory"), 2),
+            ("blocked", Some("stale-candidate"), 1),
             ("blocked", Some("a-code-of-a-later-version"), 1),
             ("awaiting-ack", None, 5),
             ("committing", None, 2),
