@@ -100,7 +100,7 @@ codes! {
     GitFailed "git-failed" BROKEN "the git program refused; its words are above";
 
     // sessions
-    Terminal "terminal" REFUSED "it is over; nothing reopens it";
+    Terminal "terminal" REFUSED "it is over: adopt a new session, or attach a new policy";
     TurnOver "turn-over" REFUSED "that turn ended already";
     TurnGap "turn-gap" REFUSED "that turn has not begun";
     NoSuchRequest "no-such-request" REFUSED "the request is not open";
@@ -156,19 +156,19 @@ codes! {
     SecretEnv "secret-env" REFUSED "the variable is named a secret";
 
     // policies and acks
-    NotAwaiting "not-awaiting" REFUSED "the policy waits for no ack";
-    Committing "committing" REFUSED "the commit is being landed";
-    NotOwner "not-owner" REFUSED "another clone owns this policy";
+    NotAwaiting "not-awaiting" REFUSED "see where it stands: git agentproto policy show";
+    Committing "committing" REFUSED "let it land: git agentproto wait";
+    NotOwner "not-owner" REFUSED "answer in the clone that owns the policy";
     StaleCandidate "stale-candidate" NO "the branch moved: attach again";
     IndexLocked "index-locked" BROKEN "another process holds the index lock; the commit will be retried";
     LandingRefused "landing-refused" NO "the branch could not be moved";
     AckFromSession "ack-from-session" REFUSED "a person answers, outside the session";
-    Forged "forged" REFUSED "the signature does not fit what it signs";
-    Unauthorized "unauthorized" REFUSED "the key is not an allowed signer";
-    Replayed "replayed" REFUSED "this answer was given already";
-    Stale "stale" REFUSED "the answer is for another candidate";
-    Expired "expired" REFUSED "the answer came too late";
-    Orphan "orphan" REFUSED "the request is not known here";
+    Forged "forged" REFUSED "trust nothing about it; a person answers anew: git agentproto ack";
+    Unauthorized "unauthorized" REFUSED "sign with a listed key (--key), or have this one listed in the allowed-signers file";
+    Replayed "replayed" REFUSED "answer the request that is open now: git agentproto ack";
+    Stale "stale" REFUSED "review what is there now, then answer that: git agentproto policy show";
+    Expired "expired" REFUSED "answer again: git agentproto ack";
+    Orphan "orphan" REFUSED "answer in the clone that made the request";
     Malformed "malformed" REFUSED "the line is no ack";
     ConfirmationNeeded "confirmation-needed" PERSON "review it, then answer with --yes (and --candidate OID)";
 
