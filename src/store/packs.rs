@@ -119,8 +119,8 @@ impl Packs {
         Ok(all)
     }
 
-    /// Removes staged files, and listed packs that never got their index. Needs the kernel lock.
-    pub(super) fn sweep(&self) -> Result<u64, StoreError> {
+    /// Removes staged files. Needs the kernel lock, under which alone they are written.
+    pub(super) fn sweep_staged(&self) -> Result<u64, StoreError> {
         let mut removed = 0;
         for name in files::names(&self.tmp)? {
             let path = self.tmp.join(&name);
@@ -128,6 +128,12 @@ impl Packs {
                 removed += u64::from(files::remove_optional(&path)?);
             }
         }
+        Ok(removed)
+    }
+
+    /// Removes listed packs that never got their index. Needs the kernel lock.
+    pub(super) fn sweep_unindexed(&self) -> Result<u64, StoreError> {
+        let mut removed = 0;
         for name in self.list(PACK_LIST)?.into_iter().chain(self.list(KEPT_LIST)?) {
             let (pack, idx) = (self.file(&name, "pack"), self.file(&name, "idx"));
             if !idx.exists() && files::remove_optional(&pack)? {

@@ -103,14 +103,17 @@ impl Store {
         depth: Depth,
         wait_ms: u64,
     ) -> Result<Recovered, StoreError> {
-        let mut done = Recovered { leftovers: self.refs.sweep()?, ..Recovered::default() };
+        // Temporary files are written under the lock alone: whoever left one is dead. A kill while a note was
+        // written leaves no ref behind its place, so this cannot wait for a reason to recover.
+        let leftovers = self.refs.sweep()? + self.packs.sweep_staged()?;
+        let mut done = Recovered { leftovers, ..Recovered::default() };
         let Some(known) = self.known()? else { return Ok(done) };
         let thorough = depth == Depth::Full || !known.same_boot;
         let behind = self.behind(&known.tips)?;
         if !thorough && behind.is_empty() {
             return Ok(done);
         }
-        done.leftovers += self.packs.sweep()?;
+        done.leftovers += self.packs.sweep_unindexed()?;
         if thorough {
             self.drop_ghosts()?;
         }
@@ -261,7 +264,8 @@ impl Store {
         seq: u64,
         tips: BTreeMap<String, Oid>,
     ) -> Result<(), StoreError> {
-        self.packs.sweep()?;
+        self.packs.sweep_staged()?;
+        self.packs.sweep_unindexed()?;
         let objects = self.wal_objects()?;
         if !objects.is_empty() {
             self.packs.place(&pack::build(&objects)?)?;

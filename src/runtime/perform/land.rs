@@ -1,6 +1,6 @@
 //! Landing the candidate of an approved policy.
 
-use super::{PerformError, Progress, Step, notes};
+use super::{PerformError, Progress, Step};
 use crate::{
     code::Code,
     domain::{
@@ -33,12 +33,7 @@ pub(super) fn land(ledger: &Ledger, policy: &Policy) -> Result<Step, PerformErro
         return Ok(Step::Again);
     };
     match move_branch(ledger, &policy, commit, candidate)? {
-        Landed::Done | Landed::Beyond { .. } => {
-            // Before the event, or a kill in between leaves a finished policy without its receipt. A failure
-            // comes again right after it, when the finished policy asks for the same.
-            let _asked_again_when_done = notes::acks(ledger, &policy);
-            committed(ledger, &policy, &commit.branch)
-        }
+        Landed::Done | Landed::Beyond { .. } => committed(ledger, &policy, &commit.branch),
         Landed::Moved { tip } => {
             let at = tip.map_or_else(|| "gone".to_owned(), |t| format!("at {t}"));
             let because = format!("{} is {at}, not at {}", commit.branch, candidate.parent);
