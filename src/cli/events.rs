@@ -99,7 +99,7 @@ mod tests {
 
     #[test]
     fn kinds_are_named_in_full_in_short_or_by_family() {
-        for name in ["session:turn-end", "turn-end", "session:*", "policy:*", "recovery:healed"] {
+        for name in ["session:turn-end", "turn-end", "session:*", "policy:*", "policy:committed"] {
             assert!(names_a_kind(name), "{name}");
         }
         for name in ["turnend", "session", "session:", "workflow:*", ""] {
