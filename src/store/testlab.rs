@@ -3,8 +3,9 @@
 use crate::sys::env::Env;
 use std::{
     ffi::OsString,
+    io::Write as _,
     path::{Path, PathBuf},
-    process::Command,
+    process::{Command, Stdio},
 };
 
 /// A repository with one commit in a directory of its own; its home is empty.
@@ -64,6 +65,16 @@ impl TestRepo {
 
     pub(super) fn git(&self, args: &[&str]) -> String {
         String::from_utf8(self.git_raw(args)).unwrap().trim_end().to_owned()
+    }
+
+    /// As `git`, with something to read.
+    pub(super) fn git_fed(&self, args: &[&str], input: &str) -> String {
+        let mut command = self.command(args);
+        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+        child.stdin.take().unwrap().write_all(input.as_bytes()).unwrap();
+        let out = child.wait_with_output().unwrap();
+        assert!(out.status.success(), "{args:?}");
+        String::from_utf8(out.stdout).unwrap().trim_end().to_owned()
     }
 
     /// A commit on the current branch; its id.

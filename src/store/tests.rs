@@ -461,6 +461,17 @@ fn a_foreign_ref_lock_delays_gits_view_and_nothing_else() {
 }
 
 #[test]
+fn what_a_dead_process_staged_goes_though_nothing_else_is_due() {
+    let repo = TestRepo::new();
+    append(&open(&repo), "a");
+    let agent = repo.path().join(".git").join(AGENT_DIR);
+    std::fs::write(agent.join("tmp/tmp_1.7"), "x").unwrap();
+    std::fs::write(agent.join("ref.1.8"), "x").unwrap();
+    drop(open(&repo));
+    assert_tidy(&repo);
+}
+
+#[test]
 fn parallel_appends_beside_gc_have_no_gap() {
     const THREADS: usize = 4;
     const EACH: usize = 40;
@@ -592,10 +603,20 @@ fn notes_fan_out_as_they_grow_and_git_goes_on_using_them() {
     let repo = TestRepo::new();
     let store = open(&repo);
     let id = |n: u32| object::hash(Kind::Blob, &n.to_le_bytes());
-    let count = u32::try_from(limits::NOTES_PER_DIRECTORY).unwrap() + 40;
-    for n in 0..count {
-        let line = format!("{n}\n").into_bytes();
-        store.edit_note(&who(), NOTES_GATES, &id(n), |_| Some(line.clone())).unwrap();
+    let full = u32::try_from(limits::NOTES_PER_DIRECTORY).unwrap();
+    let count = full + 20;
+    let text = |n: u32| format!("{n}\n").into_bytes();
+    // The first ones as git writes them, in one tree: one by one takes long.
+    let blobs: Vec<Object> = (0..full - 20).map(|n| Object::new(Kind::Blob, text(n))).collect();
+    let line = |(n, blob): (u32, &Object)| format!("100644 blob {}\t{}\n", blob.id, id(n));
+    let listed: String = (0..).zip(&blobs).map(line).collect();
+    drop(store.lock().unwrap());
+    blobs.iter().for_each(|blob| store.loose.write(blob, files::Durable::No).unwrap());
+    let tree = repo.git_fed(&["mktree"], &listed);
+    let notes = repo.git(&["commit-tree", "-m", "notes", &tree]);
+    repo.git(&["update-ref", NOTES_GATES, &notes]);
+    for n in full - 20..count {
+        store.edit_note(&who(), NOTES_GATES, &id(n), |_| Some(text(n))).unwrap();
     }
     let head = repo.git(&["rev-parse", "HEAD"]);
     repo.git(&["notes", "--ref", "agentproto/gates", "add", "-m", "theirs", &head]);
@@ -603,7 +624,9 @@ fn notes_fan_out_as_they_grow_and_git_goes_on_using_them() {
     assert_eq!(listed.lines().count(), usize::try_from(count).unwrap() + 1);
     for n in 0..count {
         let note = store.note(NOTES_GATES, &id(n)).unwrap();
-        assert_eq!(note, Some(format!("{n}\n").into_bytes()));
+        assert_eq!(note, Some(text(n)));
     }
+    let tree = repo.git(&["ls-tree", NOTES_GATES]);
+    assert!(tree.lines().all(|line| line.starts_with("040000 tree ")), "fanned out: {tree}");
     repo.fsck();
 }
