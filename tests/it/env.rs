@@ -11,10 +11,14 @@ use std::{
     ffi::{OsStr, OsString},
     fmt::Write as _,
     fs,
-    os::unix::{ffi::OsStrExt, fs::MetadataExt, process::CommandExt, process::ExitStatusExt},
+    os::unix::{
+        ffi::OsStrExt,
+        fs::{MetadataExt, PermissionsExt},
+        process::{CommandExt, ExitStatusExt},
+    },
     path::{Path, PathBuf},
     process::{Child, Command, ExitStatus, Stdio},
-    sync::mpsc,
+    sync::{OnceLock, mpsc},
     time::{Duration, Instant},
 };
 
@@ -161,20 +165,18 @@ impl TestEnv {
         let root = held.path().canonicalize().unwrap();
         let env = Self { root, _held: held };
         fs::create_dir_all(env.home().join(".config")).unwrap();
-        for key in ["ada", "eve"] {
-            env.key(key, &["-t", "ed25519", "-N", ""]);
-        }
+        env.stock_keys();
         env.write_signers("ada@example.invalid namespaces=\"agentproto-ack\"", "ada");
-        for (name, value) in [
-            ("user.name", "Ada Example".to_owned()),
-            ("user.email", "ada@example.invalid".to_owned()),
-            ("init.defaultBranch", "main".to_owned()),
-            ("protocol.file.allow", "always".to_owned()),
-            ("agentproto.allowedSignersFile", env.path("allowed").display().to_string()),
-            ("agentproto.signingKey", env.path("ada").display().to_string()),
-        ] {
-            env.global(name, &value);
-        }
+        let own = |name: &str| env.path(name).display().to_string();
+        let config = format!(
+            "[user]\n\tname = Ada Example\n\temail = ada@example.invalid\n\
+             [init]\n\tdefaultBranch = main\n\
+             [protocol \"file\"]\n\tallow = always\n\
+             [agentproto]\n\tallowedSignersFile = {}\n\tsigningKey = {}\n",
+            own("allowed"),
+            own("ada"),
+        );
+        fs::write(env.home().join(".gitconfig"), config).unwrap();
         env
     }
 
@@ -208,6 +210,24 @@ impl TestEnv {
         self.git_in(&dir, &["add", "."]);
         self.git_in(&dir, &["commit", "-qm", "init"]);
         dir
+    }
+
+    /// The keys every machine has, the same ones in all tests of a run: making a pair takes longer than most
+    /// commands under test.
+    fn stock_keys(&self) {
+        static MADE: OnceLock<Vec<(String, Vec<u8>)>> = OnceLock::new();
+        let made = MADE.get_or_init(|| {
+            for name in ["ada", "eve"] {
+                self.key(name, &["-t", "ed25519", "-N", ""]);
+            }
+            let files = ["ada", "ada.pub", "eve", "eve.pub"];
+            files.map(|f| (f.to_owned(), fs::read(self.path(f)).unwrap())).into()
+        });
+        for (name, content) in made {
+            let file = self.path(name);
+            fs::write(&file, content).unwrap();
+            fs::set_permissions(&file, fs::Permissions::from_mode(0o600)).unwrap();
+        }
     }
 
     pub(crate) fn key(&self, name: &str, options: &[&str]) -> PathBuf {
