@@ -19,7 +19,7 @@ use crate::{
         oid::Oid,
         policy::{Policy, Status},
     },
-    ledger::{AckAsk, AckGiven, Ledger},
+    ledger::{AckAsk, AckGiven, Ledger, LedgerError},
     limits,
 };
 use serde_json::{Value, json};
@@ -57,7 +57,10 @@ pub(super) fn run(cx: &Cx, args: AckArgs) -> Result<u8, CliError> {
     let wanted = args.policy.clone();
     let mut ask = args.meaning(cx)?;
     let ledger = cx.ledger()?;
-    let id = ledger.find_policy(&wanted)?;
+    let id = match ledger.find_policy(&wanted) {
+        Err(error) => return Err(hint_at_policy(&ledger, &wanted, error)?),
+        Ok(id) => id,
+    };
     if !yes {
         match ask_person(cx, &ledger, &id, ask.decision)? {
             Some(reviewed) => ask.candidate = ask.candidate.or(Some(reviewed)),
@@ -67,6 +70,31 @@ pub(super) fn run(cx: &Cx, args: AckArgs) -> Result<u8, CliError> {
     let (given, policy, held) = give(cx, &ledger, &id, &ask)?;
     cx.answer(&to_json(&id, &given, &policy, held.as_ref()), &to_text(&given, &policy))?;
     Ok(exit_of(&given, &policy))
+}
+
+/// When a session was named, its policy may be meant: said, never guessed, for a signature is at stake.
+fn hint_at_policy(ledger: &Ledger, typed: &str, error: LedgerError) -> Result<CliError, CliError> {
+    let absent = error.code() == Code::NoSuchPolicy;
+    let error = CliError::from(error);
+    let Ok(session) = ledger.find_session(typed) else { return Ok(error) };
+    if !absent {
+        return Ok(error);
+    }
+    let mut waiting = Vec::new();
+    for policy in ledger.policies(false)? {
+        if policy.status == Status::AwaitingAck && policy.spec.session_ids.contains(&session) {
+            waiting.push(policy.policy_id);
+        }
+    }
+    let hint = match waiting.as_slice() {
+        [] => "that is a session; none of its policies waits for an ack".to_owned(),
+        [one] => format!("that is a session; its policy is {one}: git agentproto ack {one}"),
+        many => {
+            let ids: Vec<&str> = many.iter().map(PolicyId::as_str).collect();
+            format!("that is a session; {} of its policies wait: {}", ids.len(), ids.join(", "))
+        }
+    };
+    Ok(error.with_hint(hint))
 }
 
 /// Shows the review and asks, in the middle of another command; no answer leaves the policy as it is.

@@ -4,12 +4,13 @@ use super::{
     answer, args,
     cx::Cx,
     error::CliError,
+    names::warn_of_twins,
     policy::show_text,
     settle::{settle, tell},
 };
 use crate::{
     code::{Code, exit},
-    domain::input::Covers,
+    domain::{event::Entity, input::Covers},
     ledger::{AttachAsk, CommitAsk, GateAsk},
     runtime::perform::is_due,
     sys::clock,
@@ -94,7 +95,7 @@ pub(super) struct CommitFlags {
 pub(super) struct CommonFlags {
     /// A name for the policy
     #[arg(long, value_name = "LABEL")]
-    label: Option<String>,
+    pub(super) label: Option<String>,
     /// Return at once; a process of its own goes on
     #[arg(long)]
     pub(super) no_wait: bool,
@@ -112,6 +113,7 @@ pub(super) fn run(cx: &Cx, args: AttachArgs) -> Result<u8, CliError> {
         None => Covers::LastAndNext,
     };
     let (id, recording) = ledger.attach(&session, &ask, covers)?;
+    warn_of_twins(cx, &ledger, &Entity::Policy(id.clone()), args.common.label.as_deref())?;
     let due = recording.state.policies.get(&id).is_some_and(is_due);
     let held = if due { settle(cx, &ledger, &id, args.common.no_wait) } else { None };
     let policy = ledger.require_policy(&id)?;

@@ -5,10 +5,14 @@ use super::{
     attach::{CommitFlags, CommonFlags, GateArgs, ask},
     cx::Cx,
     error::CliError,
+    names::warn_of_twins,
     policy::show_text,
     settle::{exit_of, settle, tell},
 };
-use crate::{code::exit, domain::policy::Status};
+use crate::{
+    code::exit,
+    domain::{event::Entity, policy::Status},
+};
 
 /// Says where the gate stands.
 pub(super) const USAGE: &str = "git agentproto commit --path PATH... -m MSG [OPTIONS] [-- GATE...]";
@@ -28,6 +32,7 @@ pub(super) fn run(cx: &Cx, args: CommitArgs) -> Result<u8, CliError> {
     let ask = ask(cx, args.gates, args.commit, (&args.common, true))?;
     let ledger = cx.ledger()?;
     let (id, _) = ledger.commit(&ask)?;
+    warn_of_twins(cx, &ledger, &Entity::Policy(id.clone()), args.common.label.as_deref())?;
     let held = settle(cx, &ledger, &id, args.common.no_wait);
     let mut policy = ledger.require_policy(&id)?;
     let asks = policy.status == Status::AwaitingAck && cx.inside_session().is_none();

@@ -3,11 +3,13 @@
 //! Contract: as text one or two lines a problem on stderr; with `--json` one object on stderr and nothing on
 //! stdout. The exit code is that of the first problem. A closed pipe is no error: nobody is left to tell.
 
-use super::text::shown;
+use super::text::{ago, shown};
 use crate::{
     code::Code,
-    ledger::{LedgerError, Problem},
+    domain::time::Timestamp,
+    ledger::{LedgerError, Meant, Problem},
     runtime::{gate::log::LogError, live::LiveError, perform::PerformError},
+    sys::clock,
 };
 use clap::error::ErrorKind;
 use serde_json::{Value, json};
@@ -175,6 +177,10 @@ impl From<LedgerError> for CliError {
                 },
                 None => made,
             },
+            LedgerError::Ambiguous { label, meant } => {
+                let message = format!("{}: {}", made.message, candidates(&meant, clock::now()));
+                Self { message, ..made }.about(label).with_hint("use an id")
+            }
             LedgerError::Open(_)
             | LedgerError::Store(_)
             | LedgerError::Trust(_)
@@ -186,6 +192,12 @@ impl From<LedgerError> for CliError {
             | LedgerError::Corrupt(_) => made,
         }
     }
+}
+
+/// Each thing a label could mean: id, state and age.
+fn candidates(meant: &[Meant], now: Timestamp) -> String {
+    let one = |m: &Meant| format!("{} ({}, {})", m.entity, m.state, ago(m.since, now));
+    meant.iter().map(one).collect::<Vec<_>>().join(", ")
 }
 
 macro_rules! from_coded {

@@ -23,6 +23,7 @@ mod fsck;
 mod help;
 mod init;
 mod log;
+mod names;
 mod policy;
 mod review;
 mod seen;

@@ -4,6 +4,7 @@ use super::{
     answer,
     cx::Cx,
     error::CliError,
+    names::warn_of_twins,
     policy,
     settle::settle,
     text::{ago, shown, table},
@@ -148,7 +149,9 @@ pub(super) fn run(cx: &Cx, command: SessionCommand) -> Result<u8, CliError> {
 fn adopt(cx: &Cx, args: AdoptArgs) -> Result<u8, CliError> {
     let cwd = args.cwd.map_or_else(|| cx.env.cwd().to_owned(), |dir| cx.env.cwd().join(dir));
     let ledger = cx.ledger()?;
+    let label = args.label.clone();
     let (id, _) = ledger.adopt(&AdoptAsk { label: args.label, cwd, base: args.base })?;
+    warn_of_twins(cx, &ledger, &Entity::Session(id.clone()), label.as_deref())?;
     show(cx, &ledger, &id)
 }
 

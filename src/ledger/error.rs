@@ -1,5 +1,6 @@
 //! How the ledger fails.
 
+use super::query::Meant;
 use crate::{
     code::Code,
     domain::oid::Oid,
@@ -42,6 +43,14 @@ pub enum LedgerError {
     /// Several rules are in the way, all of them found before anything was written.
     #[error("{}", .0.first().map_or("refused", |p| p.why.as_str()))]
     Problems(Vec<Problem>),
+    /// A label means several things.
+    #[error("the label '{label}' means {} things", meant.len())]
+    Ambiguous {
+        /// What was typed.
+        label: String,
+        /// What it could mean; all alive, or all over.
+        meant: Vec<Meant>,
+    },
     /// The journal holds an event that this machine would never have written.
     #[error(transparent)]
     Illegal(#[from] Illegal),
@@ -80,6 +89,7 @@ impl LedgerError {
             Self::Worktree(e) => e.code(),
             Self::Refused(e) => e.code,
             Self::Problems(all) => all.first().map_or(Code::Internal, |p| p.code),
+            Self::Ambiguous { .. } => Code::Ambiguous,
             Self::Illegal(_) | Self::Message { .. } | Self::Corrupt(_) => Code::JournalCorrupt,
             Self::Unwritable(_) => Code::Internal,
             Self::Document { source, .. } => source.code(),

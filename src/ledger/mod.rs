@@ -23,7 +23,7 @@ pub use ack::{AckAsk, AckGiven};
 pub use adopt::AdoptAsk;
 pub use attach::{AttachAsk, CommitAsk, GateAsk};
 pub use error::{LedgerError, Problem};
-pub use query::{Listed, Page, Query, Seen};
+pub use query::{Listed, Meant, Page, Query, Seen};
 pub use record::{Recording, View};
 pub use review::{Changed, LineCounts, Review, SignersSeen};
 pub use setup::{AllowDone, InitAsk, InitDone, RulesAccepted};

@@ -10,6 +10,7 @@ use crate::{
         oid::Oid,
         policy::Policy,
         session::Session,
+        time::Timestamp,
     },
     engine::State,
     store::{Tip, tree},
@@ -55,6 +56,17 @@ pub struct Page {
     pub next: Option<Oid>,
     /// The limit cut the page.
     pub more: bool,
+}
+
+/// One of several things a label could mean.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Meant {
+    /// The thing.
+    pub entity: Entity,
+    /// Its state in one word.
+    pub state: &'static str,
+    /// In that state, or registered, since.
+    pub since: Timestamp,
 }
 
 /// Every entity of one kind, alive first, each in id order.
@@ -165,7 +177,8 @@ impl Ledger {
         found.iter().map(|(path, bytes)| Ok(load::decode(path, bytes)?.value)).collect()
     }
 
-    /// The entity a person means: exact id, then unique prefix of an id, then label.
+    /// The entity a person means: an id, a unique prefix of one, or the label of one living thing; when no
+    /// living thing has it, of one that is over.
     ///
     /// # Errors
     /// Nothing or more than one thing is meant.
@@ -206,44 +219,72 @@ impl Ledger {
         prefixes: &[&str],
     ) -> Result<Entity, LedgerError> {
         let none = || LedgerError::refused(absent, text, "nothing here has this id or label");
-        let names = self.names()?;
-        let ours = |name: &str| prefixes.iter().any(|p| name.starts_with(p));
-        let mut hits: Vec<&str> =
-            names.iter().map(String::as_str).filter(|n| ours(n) && *n == text).collect();
-        if hits.is_empty() && !text.is_empty() {
-            hits = names
-                .iter()
-                .map(String::as_str)
-                .filter(|n| ours(n) && n.starts_with(text))
-                .collect();
+        // A label never starts as an id does, so one of the two is meant and never both.
+        if !prefixes.iter().any(|prefix| text.starts_with(prefix)) {
+            return self.find_label(text, prefixes)?.ok_or_else(none);
         }
-        let labelled = if hits.is_empty() { self.labelled(text, prefixes)? } else { vec![] };
-        hits.extend(labelled.iter().map(String::as_str));
+        let names = self.names()?;
+        if let Some(exact) = names.iter().find(|name| *name == text) {
+            return entity_of(exact).ok_or_else(none);
+        }
+        let hits: Vec<&str> =
+            names.iter().map(String::as_str).filter(|n| n.starts_with(text)).collect();
         match hits.as_slice() {
             [] => Err(none()),
             [one] => entity_of(one).ok_or_else(none),
             many => {
                 let shown = many.iter().take(5).copied().collect::<Vec<_>>().join(", ");
-                let because = format!("{} things are meant: {shown}", many.len());
+                let because = format!("{} ids begin like this: {shown}", many.len());
                 Err(LedgerError::refused(Code::Ambiguous, text, because))
             }
         }
     }
 
-    fn labelled(&self, label: &str, prefixes: &[&str]) -> Result<Vec<String>, LedgerError> {
-        let mut found = Vec::new();
-        if label.is_empty() {
-            return Ok(found);
+    /// The one entity with this label: what lives comes before what is over.
+    fn find_label(&self, label: &str, prefixes: &[&str]) -> Result<Option<Entity>, LedgerError> {
+        for dir in ["open", "closed"] {
+            let mut found = self.labelled(dir, label, prefixes)?;
+            match found.len() {
+                0 => {}
+                1 => return Ok(found.pop().map(|meant| meant.entity)),
+                _ => return Err(LedgerError::Ambiguous { label: label.to_owned(), meant: found }),
+            }
         }
+        Ok(None)
+    }
+
+    /// Everything alive with this label.
+    ///
+    /// # Errors
+    /// The journal cannot be read.
+    pub fn living(&self, label: &str) -> Result<Vec<Meant>, LedgerError> {
+        self.labelled("open", label, &[PolicyId::PREFIX, SessionId::PREFIX])
+    }
+
+    fn labelled(
+        &self,
+        dir: &str,
+        label: &str,
+        prefixes: &[&str],
+    ) -> Result<Vec<Meant>, LedgerError> {
+        let mut found = Vec::new();
         if prefixes.contains(&PolicyId::PREFIX) {
-            let all = self.policies(true)?;
-            let ours = all.iter().filter(|p| p.spec.label.as_deref() == Some(label));
-            found.extend(ours.map(|p| p.policy_id.to_string()));
+            let all = self.list::<Policy>(dir, PolicyId::PREFIX)?;
+            let ours = all.into_iter().filter(|p| p.spec.label.as_deref() == Some(label));
+            found.extend(ours.map(|p| Meant {
+                entity: Entity::Policy(p.policy_id),
+                state: p.status.as_str(),
+                since: p.since,
+            }));
         }
         if prefixes.contains(&SessionId::PREFIX) {
-            let all = self.sessions(true)?;
-            let ours = all.iter().filter(|s| s.label.as_deref() == Some(label));
-            found.extend(ours.map(|s| s.session_id.to_string()));
+            let all = self.list::<Session>(dir, SessionId::PREFIX)?;
+            let ours = all.into_iter().filter(|s| s.label.as_deref() == Some(label));
+            found.extend(ours.map(|s| Meant {
+                state: if s.is_exited() { "exited" } else { "alive" },
+                entity: Entity::Session(s.session_id),
+                since: s.since,
+            }));
         }
         Ok(found)
     }

@@ -196,3 +196,42 @@ fn pages_of_events_lose_nothing_and_the_tip_sees_what_comes_after() {
     env.adopt("later");
     assert_eq!(seqs(&events(&["--since", &text(&tip, "next")])).len(), 1);
 }
+
+/// The answer to a typed name is the living thing; twins are told apart by their ids alone.
+#[test]
+fn a_label_means_what_is_alive() {
+    let env = TestEnv::new();
+    let session = env.adopt("s");
+    let attach = |gate: &str| env.attach(&session, &["--label", "check", "--", gate]);
+    let shown = |label: &str| env.ap(&["policy", "show", label, "--json"]);
+    let first = attach("false");
+    env.turn_end(&session, &first).exits(1);
+    assert_eq!(text(&shown("check").exits(0).json(), "policyId"), first, "alone, though over");
+    let living = env.attach(&session, &["--label", "check", "--next-turn", "--", "true"]);
+    assert_eq!(text(&shown("check").exits(0).json(), "policyId"), living);
+
+    let args = ["attach", &session, "--label", "check", "--next-turn", "--", "true"];
+    let twin = env.ap(&args).exits(0);
+    assert!(twin.err().contains(&format!("warning: {living} is called 'check' too")), "{twin}");
+    let ambiguous = env.ap(&["policy", "show", "check"]).exits(6);
+    for word in [living.as_str(), "watching", " s ago", "hint: use an id"] {
+        assert!(ambiguous.err().contains(word), "'{word}' is not in: {ambiguous}");
+    }
+    assert!(!ambiguous.err().contains(&first), "what is over is not meant: {ambiguous}");
+    env.turn_end(&session, &living).exits(0);
+    assert_eq!(shown("check").code(), 6, "three are over, none is alive");
+
+    let out = env.ap(&["session", "adopt", "--label", "s"]).exits(0);
+    assert!(out.err().contains(&format!("warning: {session} is called 's' too")), "{out}");
+}
+
+#[test]
+fn an_ack_of_a_session_names_its_policy() {
+    let env = TestEnv::new();
+    let policy = env.awaiting("f.txt");
+    let out = env.ap(&["ack", "session of f.txt", "--yes"]).exits(4);
+    assert!(out.err().contains(&format!("that is a session; its policy is {policy}")), "{out}");
+    env.ap(&["policy", "cancel", &policy]).exits(0);
+    let out = env.ap(&["ack", "session of f.txt", "--yes"]).exits(4);
+    assert!(out.err().contains("none of its policies waits"), "{out}");
+}
