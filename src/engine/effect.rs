@@ -62,6 +62,15 @@ impl Effect {
         }
     }
 
+    /// True for a projection into notes: it changes no state and can be made at any time.
+    #[must_use]
+    pub fn is_note(&self) -> bool {
+        match self {
+            Self::NoteGates { .. } | Self::NoteAcks { .. } => true,
+            Self::RunGates { .. } | Self::KillGates { .. } | Self::Land { .. } => false,
+        }
+    }
+
     /// The policy it is done for.
     #[must_use]
     pub fn policy(&self) -> &PolicyId {

@@ -22,7 +22,7 @@ use super::{
 use crate::{
     code::Code,
     domain::{ids::PolicyId, oid::Oid},
-    limits::INDEX_LOCK_WAIT_MS,
+    limits::{INDEX_LOCK_HOLD_MAX_MS, INDEX_LOCK_HOLD_MS, INDEX_LOCK_WAIT_MS},
 };
 use index::IndexLock;
 use std::{
@@ -145,7 +145,8 @@ fn land_watched(
     worktrees: &[Worktree],
     at: &dyn Fn(Step),
 ) -> Result<Landed, LandError> {
-    let mut landing = Landing { ctx, at, worktrees, locks: Vec::new() };
+    let preparing = Duration::ZERO;
+    let mut landing = Landing { ctx, at, worktrees, locks: Vec::new(), preparing };
     let unfinished = landing.settle_dead_run()?;
     at(Step::Settled);
     if !unfinished && let Some(end) = landing.look()? {
@@ -164,8 +165,13 @@ fn land_watched(
         }
         Err(_) => {}
     }
+    // First the index, then the disk: whoever reads the new branch and the old index would commit the
+    // governed change away again.
+    landing.locks.iter().try_for_each(IndexLock::swap)?;
+    let swapped = Instant::now();
     landing.make_durable()?;
     at(Step::Durable);
+    landing.outlast_stale_readers(swapped);
     landing.locks.iter().try_for_each(|lock| lock.install(at))?;
     Ok(Landed::Done)
 }
@@ -182,6 +188,8 @@ struct Landing<'a> {
     at: &'a dyn Fn(Step),
     worktrees: &'a [Worktree],
     locks: Vec<IndexLock>,
+    /// How long git took to read and write these indexes.
+    preparing: Duration,
 }
 
 impl Landing<'_> {
@@ -269,9 +277,11 @@ impl Landing<'_> {
             Some(Landed::Done) => true,
             Some(end) => return Ok(Some(end)),
         };
+        let begin = Instant::now();
         for (lock, worktree) in self.locks.iter().zip(&with_branch) {
             lock.prepare(&(self.ctx.git)(worktree)?, self.ctx.listed)?;
         }
+        self.preparing = begin.elapsed();
         (self.at)(Step::Prepared);
         if !moved_already && let Some(end) = self.move_branch(with_branch.first().copied())? {
             return Ok(Some(end));
@@ -314,6 +324,19 @@ impl Landing<'_> {
             Some(end) => Ok(Some(end)),
             None => Err(refused.into()),
         }
+    }
+
+    /// `git commit` reads `HEAD` and the index before it takes the index lock. One that read the new branch and,
+    /// an instant before the swap, the old index must find the lock still held when it comes for it; so
+    /// the lock outlives the swap by more than git needs to read such an index.
+    fn outlast_stale_readers(&self, swapped: Instant) {
+        if self.locks.is_empty() {
+            return;
+        }
+        let least = Duration::from_millis(INDEX_LOCK_HOLD_MS);
+        let most = Duration::from_millis(INDEX_LOCK_HOLD_MAX_MS);
+        let hold = (self.preparing * 3).clamp(least, most);
+        std::thread::sleep(hold.saturating_sub(swapped.elapsed()));
     }
 
     /// git syncs the ref file, but no directory, and neither when it packs refs.

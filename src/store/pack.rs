@@ -213,7 +213,10 @@ fn put_insert(out: &mut Vec<u8>, data: &[u8]) {
     }
 }
 
-/// None when the two have too little in common to be worth it.
+/// The shortest delta git reads: both sizes and one instruction (`patch-delta.c`, DELTA_SIZE_MIN).
+const DELTA_BYTES_MIN: usize = 4;
+
+/// None when the two have too little in common to be worth it, or the delta would be too short for git.
 fn delta(base: &[u8], new: &[u8]) -> Option<Vec<u8>> {
     let prefix = base.iter().zip(new).take_while(|(a, b)| a == b).count();
     let most = base.len().min(new.len()) - prefix;
@@ -229,7 +232,7 @@ fn delta(base: &[u8], new: &[u8]) -> Option<Vec<u8>> {
     put_copy(&mut out, 0, prefix);
     put_insert(&mut out, middle);
     put_copy(&mut out, base.len() - suffix, suffix);
-    Some(out)
+    (out.len() >= DELTA_BYTES_MIN).then_some(out)
 }
 
 /// An index of version 2 over entries sorted by id.
@@ -274,6 +277,7 @@ pub(super) fn is_whole(pack: &[u8]) -> bool {
 mod tests {
     use super::*;
     use crate::store::testlab::TestRepo;
+    use crate::store::tree::{Entry as TreeEntry, Mode, serialize};
 
     #[test]
     fn git_reads_what_was_packed_and_deltas_are_small() {
@@ -309,5 +313,22 @@ mod tests {
         assert_eq!(ids.len(), 103);
         assert!(is_whole(&built.pack) && !is_whole(&built.pack[1..]));
         assert_eq!(index_ids(&built.idx[..built.idx.len() - 1]), None);
+    }
+
+    /// The evidence chain has the empty tree in every commit: a delta of two bytes would be its shortest form,
+    /// and git refuses to apply one.
+    #[test]
+    fn the_empty_tree_after_other_trees_is_one_that_git_unpacks() {
+        let repo = TestRepo::new();
+        let blob = Object::new(Kind::Blob, b"x".to_vec());
+        let entry = TreeEntry { mode: Mode::File, name: b"a".to_vec(), id: blob.id };
+        let tree = Object::new(Kind::Tree, serialize(&[entry]));
+        let built = build(&[blob, tree, Object::new(Kind::Tree, vec![])]).unwrap();
+        let dir = repo.path().join(".git/objects/pack");
+        std::fs::create_dir_all(&dir).unwrap();
+        std::fs::write(dir.join(format!("{}.pack", built.name)), &built.pack).unwrap();
+        std::fs::write(dir.join(format!("{}.idx", built.name)), &built.idx).unwrap();
+        repo.git(&["index-pack", "--strict", &format!(".git/objects/pack/{}.pack", built.name)]);
+        repo.git(&["fsck", "--strict", "--full"]);
     }
 }

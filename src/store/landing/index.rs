@@ -147,13 +147,19 @@ impl IndexLock {
         sync(self.prepared.parent().unwrap_or(&self.git_dir))
     }
 
-    /// Puts the prepared index in place, if that has not happened yet, and lets go.
-    pub(super) fn install(&self, at: &dyn Fn(Step)) -> Result<(), LandError> {
+    /// Puts the prepared index in place, if that has not happened yet.
+    pub(super) fn swap(&self) -> Result<(), LandError> {
         let index = self.git_dir.join("index");
-        if exists(&self.prepared)? {
-            std::fs::rename(&self.prepared, &index).map_err(io("replace", &index))?;
-            sync(&self.git_dir)?;
+        match std::fs::rename(&self.prepared, &index) {
+            Err(e) if e.kind() != ErrorKind::NotFound => Err(io("replace", &index)(e)),
+            Ok(()) | Err(_) => Ok(()),
         }
+    }
+
+    /// Puts the prepared index in place for good, and lets go.
+    pub(super) fn install(&self, at: &dyn Fn(Step)) -> Result<(), LandError> {
+        self.swap()?;
+        sync(&self.git_dir)?;
         at(Step::Installed);
         self.unlock()?;
         at(Step::Unlocked);
