@@ -1,9 +1,10 @@
 //! The plain sentence of an event, for the subject line of its journal commit.
 
+use super::ack_line::AckLine;
 use crate::domain::{
     ack::Decision,
     event::{Body, PolicyFailed},
-    policy::{Outcome, Then},
+    policy::{AckRecord, Outcome, Then},
     session::Exit,
 };
 
@@ -40,10 +41,7 @@ pub fn sentence(body: &Body) -> String {
         Body::PolicyFailed(e) => failed(e),
         Body::CommitReady(e) if e.ack => format!("{} waits for an ack", e.candidate.commit),
         Body::CommitReady(e) => format!("{} may land", e.candidate.commit),
-        Body::PolicyAcked(e) => match e.ack.decision {
-            Decision::Approve => format!("approved by {}", e.ack.signer),
-            Decision::Reject => format!("rejected by {}", e.ack.signer),
-        },
+        Body::PolicyAcked(e) => acked(&e.ack),
         Body::Committed(e) => format!("{} is on {}", e.commit, e.branch),
         Body::PolicyCancelled(_) => "cancelled".to_owned(),
         Body::AckRefused(e) => format!("{}: {}", e.outcome, e.because),
@@ -58,6 +56,16 @@ fn attached(then: Then, gates: usize) -> String {
     match gates {
         1 => format!("attached, 1 gate, {what}"),
         n => format!("attached, {n} gates, {what}"),
+    }
+}
+
+/// The reason of a no is what the agent has to know; it is part of what was signed and kept nowhere else.
+fn acked(ack: &AckRecord) -> String {
+    let signer = &ack.signer;
+    match (ack.decision, AckLine::parse(&ack.line).map(|line| line.statement.reason)) {
+        (Decision::Approve, _) => format!("approved by {signer}"),
+        (Decision::Reject, Ok(why)) if !why.is_empty() => format!("rejected by {signer}: {why}"),
+        (Decision::Reject, Ok(_) | Err(_)) => format!("rejected by {signer}"),
     }
 }
 
