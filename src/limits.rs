@@ -74,7 +74,7 @@ pub const WAIT_POLL_MS: u64 = 50;
 /// How often a waiter tries again what somebody else holds or what could not be done, milliseconds.
 pub const WAIT_RETRY_MS: u64 = 500;
 /// How long `status` goes on telling of a blocked policy, milliseconds.
-pub const STATUS_BLOCKED_MS: u64 = 7 * 24 * 3600 * 1000;
+pub const STATUS_BLOCKED_MS: u64 = 24 * 3600 * 1000;
 /// Default of `events --limit`, events.
 pub const EVENTS_LIMIT_DEFAULT: usize = 200;
 /// Age at which logs of gate output are removed, days.

@@ -5,7 +5,7 @@
 
 use super::{
     args,
-    cx::Cx,
+    cx::{Cx, is_yes},
     error::CliError,
     review,
     settle::{Held, settle},
@@ -46,6 +46,9 @@ pub(super) struct AckArgs {
     /// Only if this is still the candidate
     #[arg(long, value_name = "OID")]
     candidate: Option<String>,
+    /// Show the whole diff, too
+    #[arg(short, long)]
+    patch: bool,
     /// Don't ask; what was reviewed is named by --candidate
     #[arg(long)]
     yes: bool,
@@ -53,7 +56,7 @@ pub(super) struct AckArgs {
 
 pub(super) fn run(cx: &Cx, args: AckArgs) -> Result<u8, CliError> {
     cx.require_person(Code::AckFromSession, "an ack")?;
-    let yes = args.yes;
+    let (yes, patch) = (args.yes, args.patch);
     let wanted = args.policy.clone();
     let mut ask = args.meaning(cx)?;
     let ledger = cx.ledger()?;
@@ -61,6 +64,10 @@ pub(super) fn run(cx: &Cx, args: AckArgs) -> Result<u8, CliError> {
         Err(error) => return Err(hint_at_policy(&ledger, &wanted, error)?),
         Ok(id) => id,
     };
+    if patch && !cx.json {
+        let candidate = ledger.review(&id)?.candidate.commit;
+        cx.screen(&review::patch(&ledger, &candidate)?)?;
+    }
     if !yes {
         match ask_person(cx, &ledger, &id, ask.decision)? {
             Some(reviewed) => ask.candidate = ask.candidate.or(Some(reviewed)),
@@ -97,9 +104,14 @@ fn hint_at_policy(ledger: &Ledger, typed: &str, error: LedgerError) -> Result<Cl
     Ok(error.with_hint(hint))
 }
 
-/// Shows the review and asks, in the middle of another command; no answer leaves the policy as it is.
-pub(super) fn ask_in_place(cx: &Cx, ledger: &Ledger, id: &PolicyId) -> Result<(), CliError> {
-    let Some(candidate) = ask_person(cx, ledger, id, Decision::Approve)? else { return Ok(()) };
+/// Shows the review and asks, in the middle of another command, and says what came of it; `None` when nothing
+/// was signed and the policy is as it was.
+pub(super) fn ask_in_place(
+    cx: &Cx,
+    ledger: &Ledger,
+    id: &PolicyId,
+) -> Result<Option<String>, CliError> {
+    let Some(candidate) = ask_person(cx, ledger, id, Decision::Approve)? else { return Ok(None) };
     let ask = AckAsk {
         decision: Decision::Approve,
         reason: String::new(),
@@ -107,7 +119,8 @@ pub(super) fn ask_in_place(cx: &Cx, ledger: &Ledger, id: &PolicyId) -> Result<()
         key: None,
         candidate: Some(candidate),
     };
-    give(cx, ledger, id, &ask).map(drop)
+    let (given, policy, _) = give(cx, ledger, id, &ask)?;
+    Ok(Some(to_text(&given, &policy)))
 }
 
 fn give(
@@ -142,14 +155,19 @@ fn ask_person(
     }
     cx.screen(&review::render(cx, ledger, &review)?)?;
     let question = match decision {
-        Decision::Approve => "Approve?",
-        Decision::Reject => "Reject?",
+        Decision::Approve => "Approve? [y/N/d=diff]",
+        Decision::Reject => "Reject? [y/N/d=diff]",
     };
-    if cx.confirm(question)? {
-        return Ok(Some(candidate));
+    loop {
+        match cx.ask(question)?.as_str() {
+            "d" | "D" | "diff" => cx.screen(&review::patch(ledger, &candidate)?)?,
+            typed if is_yes(typed) => return Ok(Some(candidate)),
+            _ => {
+                cx.note("nothing was signed; the policy still waits");
+                return Ok(None);
+            }
+        }
     }
-    cx.note("nothing was signed; the policy still waits");
-    Ok(None)
 }
 
 impl AckArgs {

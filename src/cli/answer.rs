@@ -1,19 +1,18 @@
 //! The JSON objects of the answers (spec cli, Main JSON answers): every named field, null where not known.
 
-use super::{cx::Cx, error::CliError};
+use super::{again::again, cx::Cx, error::CliError, names::Names};
 use crate::{
-    code::Code,
     domain::{
+        ack::Decision,
         gate::{GateEnd, GateResult},
-        ids::SessionId,
         oid::Oid,
         path::RepoPath,
-        policy::{CommitSpec, Policy, Status},
+        policy::{AckRecord, Policy, Status},
         session::{Exit, Process, Session, Turn},
     },
     ledger::{Ledger, LedgerError},
-    limits,
     runtime::gate::log,
+    wire::ack_line::AckLine,
 };
 use serde_json::{Value, json};
 
@@ -37,12 +36,36 @@ pub(super) fn policy(cx: &Cx, ledger: &Ledger, policy: &Policy) -> Result<Value,
         "tree": policy.candidate.map(|c| c.tree),
         "message": commit.map(|c| c.message.as_str()),
         "requireHumanAck": commit.map(|c| c.require_human_ack),
-        "acks": policy.acks,
+        "acks": policy.acks.iter().map(ack).collect::<Value>(),
         // Policies that follow another one come with a later version.
         "nextPolicyId": null,
     });
     merge(&mut answer, more);
     Ok(answer)
+}
+
+fn ack(ack: &AckRecord) -> Value {
+    let mut answer = json!(ack);
+    answer["reason"] = ack_reason(ack).into();
+    answer
+}
+
+/// What the person gave as the reason, from the line that was signed; `None` without one.
+pub(super) fn ack_reason(ack: &AckRecord) -> Option<String> {
+    let said = AckLine::parse(&ack.line).ok()?.statement.reason;
+    (!said.is_empty()).then_some(said)
+}
+
+/// How a policy was stopped, in a few words: who rejected it and why, or the words of the cancel.
+pub(super) fn stopped(policy: &Policy) -> String {
+    let with = |what: String, why: Option<String>| match why {
+        Some(why) => format!("{what}: {why}"),
+        None => what,
+    };
+    match policy.acks.last().filter(|ack| ack.decision == Decision::Reject) {
+        Some(ack) => with(format!("rejected by {}", ack.signer), ack_reason(ack)),
+        None => with("cancelled".to_owned(), policy.because.clone()),
+    }
 }
 
 /// A policy in a list: what its document says, and what to do next.
@@ -115,29 +138,37 @@ pub(super) fn next_step(
     ledger: &Ledger,
     policy: &Policy,
 ) -> Result<Option<String>, CliError> {
+    let name = name_of(cx, ledger, policy)?;
     match policy.status {
-        Status::Blocked => again(ledger, policy).map(Some),
+        Status::Blocked => again(cx, ledger, policy).map(Some),
         Status::AwaitingAck if stale(ledger, policy)?.is_some() => {
-            Ok(Some(format!("git agentproto policy cancel {}", policy.policy_id)))
+            Ok(Some(format!("git agentproto policy cancel {name}")))
         }
         Status::Watching
         | Status::Gating
         | Status::AwaitingAck
         | Status::Committing
         | Status::Done
-        | Status::Cancelled => Ok(open_step(cx, policy)),
+        | Status::Cancelled => Ok(open_step(cx, policy, &name)),
     }
 }
 
-/// What to do next about an open policy, as far as its document alone tells.
-pub(super) fn open_step(cx: &Cx, policy: &Policy) -> Option<String> {
-    let id = &policy.policy_id;
+/// Programs get ids, people what is shorter to type.
+fn name_of(cx: &Cx, ledger: &Ledger, policy: &Policy) -> Result<String, CliError> {
+    if cx.json {
+        return Ok(policy.policy_id.to_string());
+    }
+    Ok(Names::load(cx, ledger)?.of_policy(policy))
+}
+
+/// What to do next about an open policy called `name`, as far as its document alone tells.
+pub(super) fn open_step(cx: &Cx, policy: &Policy, name: &str) -> Option<String> {
     match policy.status {
         Status::Watching | Status::Gating | Status::Committing => {
-            Some(format!("git agentproto wait {id}"))
+            Some(format!("git agentproto wait {name}"))
         }
         Status::AwaitingAck if cx.inside_session().is_some() => Some(FOR_A_PERSON.to_owned()),
-        Status::AwaitingAck => Some(format!("git agentproto ack {id}")),
+        Status::AwaitingAck => Some(format!("git agentproto ack {name}")),
         Status::Blocked | Status::Done | Status::Cancelled => None,
     }
 }
@@ -153,64 +184,6 @@ pub(super) fn stale(ledger: &Ledger, policy: &Policy) -> Result<Option<String>, 
         Some(tip) => Some(format!("{} moved to {tip}", commit.branch)),
         None => Some(format!("{} is gone", commit.branch)),
     })
-}
-
-/// The command that asks for the same once more; terminal things never reopen.
-fn again(ledger: &Ledger, policy: &Policy) -> Result<String, CliError> {
-    let mut alive = Vec::new();
-    for id in &policy.spec.session_ids {
-        let session = ledger.session(id)?;
-        alive.extend(session.filter(|s| !s.is_exited()).map(|s| s.session_id));
-    }
-    Ok(again_words(policy, &alive))
-}
-
-/// `attach` to the sessions that are left, `commit` when none is.
-fn again_words(policy: &Policy, alive: &[SessionId]) -> String {
-    let mut words: Vec<String> = vec!["git".into(), "agentproto".into()];
-    let as_commit = alive.is_empty() && policy.spec.commit.is_some();
-    if as_commit {
-        words.push("commit".into());
-    } else {
-        words.push("attach".into());
-        words.extend(alive.iter().map(ToString::to_string));
-        words.extend(alive.is_empty().then(|| "SESSION".to_owned()));
-        // Gates that said no say it again until a turn changed something.
-        let red = policy.reason.as_deref() == Some(Code::GateRed.as_str());
-        words.extend(red.then(|| "--next-turn".to_owned()));
-        words.extend(policy.spec.commit.iter().flat_map(|_| ["--then".into(), "commit".into()]));
-    }
-    words.extend(policy.spec.label.iter().flat_map(|l| ["--label".into(), l.clone()]));
-    words.extend(policy.spec.commit.iter().flat_map(commit_words));
-    words.extend(gate_words(policy));
-    shell_words::join(words)
-}
-
-fn gate_words(policy: &Policy) -> Vec<String> {
-    let mut words = Vec::new();
-    let Some((last, before)) = policy.spec.gates.split_last() else {
-        words.extend(policy.spec.commit.is_some().then(|| "--ungated".to_owned()));
-        return words;
-    };
-    if last.def.cwd != "." {
-        words.extend(["--gate-cwd".to_owned(), last.def.cwd.clone()]);
-    }
-    if last.def.timeout_ms != limits::GATE_TIMEOUT_DEFAULT_MS {
-        words.extend(["--gate-timeout".to_owned(), format!("{}ms", last.def.timeout_ms)]);
-    }
-    words.extend(before.iter().flat_map(|g| ["--gate".to_owned(), g.def.shown()]));
-    words.push("--".to_owned());
-    words.extend(last.def.argv().map(str::to_owned));
-    words
-}
-
-fn commit_words(commit: &CommitSpec) -> Vec<String> {
-    let mut words = Vec::new();
-    words.extend(commit.paths.iter().flat_map(|p| ["--path".to_owned(), p.to_string()]));
-    words.extend(["-m".to_owned(), commit.message.trim_end().to_owned()]);
-    words.extend((!commit.require_human_ack).then(|| "--no-ack".to_owned()));
-    words.extend(commit.allow_markers.then(|| "--allow-markers".to_owned()));
-    words
 }
 
 /// A session: answer of `session adopt`, `session show`, `status ID`.
@@ -280,31 +253,11 @@ mod tests {
     #[test]
     fn the_next_step_is_a_command_outside_and_none_inside() {
         let waiting = policy("awaiting-ack");
-        let next = open_step(&cx(&[]), &waiting);
-        assert_eq!(next.as_deref(), Some("git agentproto ack pol_01arz3ndektsv4rrffq69g5fav"));
+        let next = open_step(&cx(&[]), &waiting, "nightly");
+        assert_eq!(next.as_deref(), Some("git agentproto ack nightly"));
         let inside = cx(&[("AGENTPROTO_SESSION_ID", "ses_x")]);
-        assert_eq!(open_step(&inside, &waiting).as_deref(), Some("waiting for a person"));
-        assert_eq!(open_step(&inside, &policy("done")), None);
-    }
-
-    #[test]
-    fn the_same_is_asked_again_with_what_is_left() {
-        let mut blocked = policy("blocked");
-        let flags = "--label nightly --path 'a b' -m 'add it' --gate-cwd sub --gate-timeout 2000ms -- ls 'a b'";
-        assert_eq!(again_words(&blocked, &[]), format!("git agentproto commit {flags}"));
-        let session = blocked.spec.session_ids.clone();
-        assert_eq!(
-            again_words(&blocked, &session),
-            format!("git agentproto attach {} --then commit {flags}", session[0])
-        );
-        blocked.reason = Some("gate-red".into());
-        blocked.spec.commit = None;
-        blocked.spec.label = None;
-        blocked.spec.gates.clear();
-        assert_eq!(
-            again_words(&blocked, &session),
-            format!("git agentproto attach {} --next-turn", session[0])
-        );
+        assert_eq!(open_step(&inside, &waiting, "x").as_deref(), Some("waiting for a person"));
+        assert_eq!(open_step(&inside, &policy("done"), "x"), None);
     }
 
     #[test]

@@ -37,8 +37,12 @@ pub(super) fn run(cx: &Cx, args: CommitArgs) -> Result<u8, CliError> {
     let mut policy = ledger.require_policy(&id)?;
     let asks = policy.status == Status::AwaitingAck && cx.inside_session().is_none();
     if asks && !args.common.no_wait && cx.is_interactive() {
-        ack::ask_in_place(cx, &ledger, &id)?;
+        let said = ack::ask_in_place(cx, &ledger, &id)?;
         policy = ledger.require_policy(&id)?;
+        if let Some(said) = said {
+            cx.out(&said)?;
+            return Ok(exit_of(&policy));
+        }
     }
     let mut answer = answer::policy(cx, &ledger, &policy)?;
     tell(&mut answer, held.as_ref());

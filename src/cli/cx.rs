@@ -79,12 +79,17 @@ impl Cx {
 
     /// Asks a question on the terminal; anything but a clear yes is no.
     pub(super) fn confirm(&self, question: &str) -> Result<bool, CliError> {
-        let asked = write!(io::stderr().lock(), "{} [y/N] ", shown(question));
+        Ok(is_yes(&self.ask(&format!("{question} [y/N]"))?))
+    }
+
+    /// Asks a question on the terminal and gives back the line that was typed; the end of input is an empty one.
+    pub(super) fn ask(&self, question: &str) -> Result<String, CliError> {
+        let asked = write!(io::stderr().lock(), "{} ", shown(question));
         asked.map_err(|e| CliError::output(&e))?;
         let mut line = String::new();
         let read = io::stdin().lock().read_line(&mut line);
         read.map_err(|e| CliError::new(Code::Io, format!("cannot read the answer: {e}")))?;
-        Ok(matches!(line.trim(), "y" | "Y" | "yes" | "Yes" | "YES"))
+        Ok(line.trim().to_owned())
     }
 
     /// The session this command runs inside of, by the only test of this version (decisions 6).
@@ -103,6 +108,11 @@ impl Cx {
             }
         }
     }
+}
+
+/// A clear yes, and nothing else.
+pub(super) fn is_yes(typed: &str) -> bool {
+    matches!(typed, "y" | "Y" | "yes" | "Yes" | "YES")
 }
 
 /// The environment seen from another directory, which has to be one.

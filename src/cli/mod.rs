@@ -9,6 +9,7 @@
 //! [`text`] what is safe to show, [`args`] what typed words mean, [`answer`] the JSON objects.
 
 mod ack;
+mod again;
 mod allow;
 mod answer;
 mod args;

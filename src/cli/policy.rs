@@ -4,9 +4,10 @@ use super::{
     ack, answer, attach,
     cx::Cx,
     error::CliError,
+    names::Names,
     review,
     settle::settle,
-    text::{ago, block, duration, shown, table},
+    text::{LABEL_COLUMNS, ago, block, cut, duration, shown, table_with_ids},
     wait,
 };
 use crate::{
@@ -128,12 +129,15 @@ fn list(cx: &Cx, args: &ListArgs) -> Result<u8, CliError> {
         "schema": "agentproto/policy-list/1",
         "policies": policies.iter().map(|p| short(cx, p)).collect::<Value>(),
     });
-    cx.answer(&answer, &rows(cx, &policies, ""))?;
+    cx.answer(&answer, &rows(cx, &Names::load(cx, &ledger)?, &policies, ""))?;
     Ok(exit::DONE)
 }
 
 fn short(cx: &Cx, policy: &Policy) -> Value {
-    answer::policy_short(policy, answer::open_step(cx, policy).as_deref())
+    answer::policy_short(
+        policy,
+        answer::open_step(cx, policy, policy.policy_id.as_str()).as_deref(),
+    )
 }
 
 fn wanted(policy: &Policy, state: Option<StateArg>, session: Option<&SessionId>) -> bool {
@@ -141,32 +145,35 @@ fn wanted(policy: &Policy, state: Option<StateArg>, session: Option<&SessionId>)
         && session.is_none_or(|s| policy.spec.session_ids.contains(s))
 }
 
-/// One line a policy.
-pub(super) fn rows(cx: &Cx, policies: &[Policy], indent: &str) -> String {
+/// One line a policy: what it is called, its id, its state, since when, what it is for.
+pub(super) fn rows(cx: &Cx, names: &Names, policies: &[Policy], indent: &str) -> String {
     let now = clock::now();
-    let rows: Vec<Vec<String>> = policies
-        .iter()
-        .map(|p| vec![p.policy_id.to_string(), state_words(p), ago(p.since, now), purpose(p)])
-        .collect();
-    table(&rows, indent, cx.columns)
+    let labelled = policies.iter().any(|p| p.spec.label.is_some());
+    let row = |p: &Policy| {
+        let label = p.spec.label.as_deref().map(|label| cut(label, LABEL_COLUMNS));
+        let label = labelled.then(|| label.unwrap_or_default());
+        let id = names.short(p.policy_id.as_str());
+        let rest = [id, state_words(p), ago(p.since, now), purpose(p)];
+        label.into_iter().chain(rest).collect()
+    };
+    let rows: Vec<Vec<String>> = policies.iter().map(row).collect();
+    let ids = usize::from(labelled) + 1;
+    table_with_ids(&rows, indent, cx.columns, ids)
 }
 
 fn state_words(policy: &Policy) -> String {
-    match &policy.reason {
-        Some(reason) => format!("{}: {reason}", policy.status.as_str()),
-        None => policy.status.as_str().to_owned(),
+    match (policy.status, &policy.reason) {
+        (Status::Cancelled, _) => answer::stopped(policy),
+        (status, Some(reason)) => format!("{}: {reason}", status.as_str()),
+        (status, None) => status.as_str().to_owned(),
     }
 }
 
 /// What it is for, in a few words.
 fn purpose(policy: &Policy) -> String {
-    let what = match &policy.spec.commit {
+    match &policy.spec.commit {
         Some(commit) => commit.message.lines().next().unwrap_or_default().to_owned(),
         None => policy.spec.gates.iter().map(|g| g.def.shown()).collect::<Vec<_>>().join("; "),
-    };
-    match &policy.spec.label {
-        Some(label) => format!("{label}: {what}"),
-        None => what,
     }
 }
 
@@ -226,13 +233,36 @@ pub(super) fn show_text(cx: &Cx, ledger: &Ledger, policy: &Policy) -> Result<Str
     Ok(text)
 }
 
+/// Lines of a gate's output that are enough to see what it wants.
+const TAIL_LINES: usize = 10;
+
+/// Reason, last output and next step of a blocked policy, for whoever just caused it.
+pub(super) fn why_blocked(cx: &Cx, ledger: &Ledger, policy: &Policy) -> Result<String, CliError> {
+    let because = policy.because.as_ref().map(|because| format!(": {because}"));
+    let why = format!("{}{}", state_words(policy), because.unwrap_or_default());
+    let mut text = format!("{}: {}\n", policy.policy_id, shown(&why));
+    if let Some(last) = policy.results.last().filter(|r| r.verdict != Verdict::Pass) {
+        let tail = answer::tail(ledger, last)?.unwrap_or_default();
+        let lines: Vec<&str> = tail.lines().collect();
+        let end = lines[lines.len().saturating_sub(TAIL_LINES)..].join("\n");
+        if !end.trim().is_empty() {
+            text.push_str(&block(&end, "    | "));
+        }
+    }
+    if let Some(next) = answer::next_step(cx, ledger, policy)? {
+        text.push_str(&format!("next: {}\n", shown(&next)));
+    }
+    Ok(text)
+}
+
 fn head(cx: &Cx, policy: &Policy) -> String {
     let state = shown(&state_words(policy));
     let since = ago(policy.since, clock::now());
     let mut text = format!("policy {}  {}  {since}\n", policy.policy_id, cx.paint.bold(&state));
     let mut rows: Vec<[String; 2]> = Vec::new();
     let mut row = |name: &str, value: String| rows.push([name.to_owned(), value]);
-    if let Some(because) = &policy.because {
+    // How it was stopped stands above already.
+    if let Some(because) = policy.because.as_ref().filter(|_| policy.status != Status::Cancelled) {
         row("because", because.clone());
     }
     if let Some(label) = &policy.spec.label {
@@ -255,7 +285,8 @@ fn head(cx: &Cx, policy: &Policy) -> String {
         row("parent", candidate.parent.to_string());
     }
     for ack in &policy.acks {
-        row("ack", format!("{} by {} ({})", ack.decision, ack.signer, ack.key));
+        let why = answer::ack_reason(ack).map(|why| format!(": {why}")).unwrap_or_default();
+        row("ack", format!("{} by {} ({}){why}", ack.decision, ack.signer, ack.key));
     }
     if let Some(commit) = &policy.commit_sha {
         row("commit", commit.to_string());
@@ -274,7 +305,11 @@ pub(super) fn gate_words(result: &GateResult) -> String {
     let end = match &result.end {
         GateEnd::Exit(code) => format!("exit code {code}"),
         GateEnd::Signal(name) => shown(name),
-        GateEnd::Timeout => "its time ran out".to_owned(),
+        // The rest of the record says the same in other words.
+        GateEnd::Timeout => {
+            let verdict = result.verdict.as_str();
+            return format!("{verdict}, out of time after {}", duration(result.duration_ms));
+        }
         GateEnd::NotRun => "not run".to_owned(),
     };
     let mut words = vec![result.verdict.as_str().to_owned(), end, duration(result.duration_ms)];
@@ -322,7 +357,7 @@ mod tests {
         result.end = GateEnd::Timeout;
         result.because = Some("killed\u{1b}".into());
         result.unlisted_changes = 0;
-        assert_eq!(gate_words(&result), "fail, its time ran out, 12 ms, killed\\x1b");
+        assert_eq!(gate_words(&result), "fail, out of time after 12 ms");
     }
 
     #[test]

@@ -11,9 +11,13 @@ use super::{
     text::{Paint, block, line, shown, table},
 };
 use crate::{
+    code::Code,
     domain::oid::Oid,
     ledger::{Changed, Ledger, LineCounts, Review},
-    store::tree::Mode,
+    store::{
+        git::{Git, GitError},
+        tree::Mode,
+    },
 };
 
 /// The whole screen.
@@ -30,7 +34,7 @@ fn screen(cx: &Cx, review: &Review, tails: &[Option<String>]) -> String {
     text.push_str(&head(cx.paint, review));
     text.push_str(&format!("\n{}\n", block(&review.message, "    ")));
     text.push_str(&diffstat(cx, review));
-    text.push('\n');
+    line(&mut text, &format!("\ndiff       git show {}", review.candidate.commit));
     text.push_str(&gates(review, tails));
     for ack in &review.policy.acks {
         let said = format!("{} by {} ({})", ack.decision, ack.signer, ack.key);
@@ -69,6 +73,33 @@ fn head(paint: Paint, review: &Review) -> String {
         ("signers", shown(&signers)),
     ] {
         line(&mut text, &format!("{name:<10} {value}"));
+    }
+    text
+}
+
+/// Every line a candidate changes, made by the user's git without any program of theirs in between.
+pub(super) fn patch(ledger: &Ledger, candidate: &Oid) -> Result<String, CliError> {
+    let failed = |e: &GitError| CliError::new(e.code(), e.to_string());
+    let worktree = ledger.store().location().worktree.as_ref().ok_or_else(|| {
+        CliError::new(Code::BareUnsupported, "a diff is shown from inside a worktree")
+    })?;
+    let git = Git::new(ledger.env(), worktree).map_err(|e| failed(&e))?;
+    let candidate = candidate.to_string();
+    let args = ["diff-tree", "-p", "--root", "--no-commit-id", "--no-ext-diff", "--no-textconv"];
+    let args: Vec<&str> = args.into_iter().chain(["--no-color", candidate.as_str()]).collect();
+    Ok(patch_text(&git.call(&args, b"", &[]).map_err(|e| failed(&e))?))
+}
+
+/// The lines of a diff, each byte that is no visible text escaped: an end of line that changed is a change.
+fn patch_text(bytes: &[u8]) -> String {
+    let mut text = String::new();
+    for line in bytes.strip_suffix(b"\n").unwrap_or(bytes).split(|b| *b == b'\n') {
+        for chunk in line.utf8_chunks() {
+            // A tab cannot hide anything.
+            text.push_str(&shown(&chunk.valid().replace('\t', "    ")));
+            text.extend(chunk.invalid().iter().map(|byte| format!("\\x{byte:02x}")));
+        }
+        text.push('\n');
     }
     text
 }
@@ -186,8 +217,17 @@ mod tests {
                  \n    add it\n\n    body \\x1b[2J\n\n  \
                  D  100644 to none  not counted  .agentproto/x\n  \
                  A  none to 100755  +2 -0        evil\\u{{202e}}txt\n\n\
+                 diff       git show {commit}\n\
                  gate       ls 'a b': pass, exit code 0, 12 ms\n    | fine\\x07\n"
             )
+        );
+    }
+
+    #[test]
+    fn a_diff_shows_every_byte() {
+        assert_eq!(
+            patch_text(b"-a\r\n+a  \n+\tb\xff\x1b[2J\xe2\x80\xae\n"),
+            "-a\\r\n+a  \n+    b\\xff\\x1b[2J\\u{202e}\n"
         );
     }
 

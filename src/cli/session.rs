@@ -4,10 +4,10 @@ use super::{
     answer,
     cx::Cx,
     error::CliError,
-    names::warn_of_twins,
+    names::{Names, warn_of_twins},
     policy,
     settle::settle,
-    text::{ago, shown, table},
+    text::{LABEL_COLUMNS, ago, cut, shown, table, table_with_ids},
 };
 use crate::{
     code::{Code, exit},
@@ -15,6 +15,7 @@ use crate::{
         event::{Entity, Kind},
         ids::{PolicyId, SessionId},
         input::{Input, Report},
+        policy::Status,
         session::{EndReason, Exit, OpenRequest, Process, Session},
     },
     ledger::{AdoptAsk, Ledger, Recording},
@@ -167,11 +168,10 @@ fn show_text(session: &Session, cwd: Option<&str>) -> String {
     let label = session.label.as_deref().map(|l| format!(" ({})", shown(l))).unwrap_or_default();
     let mut text = format!("session {}{label}\n", session.session_id);
     let mut rows = vec![
-        ["worktree".to_owned(), session.worktree.clone()],
-        ["directory".to_owned(), cwd.unwrap_or("unknown: the worktree is gone").to_owned()],
-        ["process".to_owned(), process_words(&session.process)],
+        ["worktree".to_owned(), cwd.unwrap_or("unknown: the worktree is gone").to_owned()],
         ["turn".to_owned(), turn_words(session)],
     ];
+    rows.extend(process_words(&session.process).map(|words| ["process".to_owned(), words]));
     rows.extend(session.base.map(|base| ["base".to_owned(), base.to_string()]));
     rows.extend(session.open_requests.iter().map(|r| {
         let asks = r.text.as_deref().unwrap_or("(no text)");
@@ -183,12 +183,13 @@ fn show_text(session: &Session, cwd: Option<&str>) -> String {
     text
 }
 
-fn process_words(process: &Process) -> String {
+/// How the process ended; nothing is said about one of which nothing is known.
+fn process_words(process: &Process) -> Option<String> {
     match process {
-        Process::Unknown => "unknown".to_owned(),
-        Process::Exited(Exit::Code(code)) => format!("exited with {code}"),
-        Process::Exited(Exit::Signal(name)) => format!("killed by {name}"),
-        Process::Exited(Exit::Unknown) => "exited".to_owned(),
+        Process::Unknown => None,
+        Process::Exited(Exit::Code(code)) => Some(format!("exited with {code}")),
+        Process::Exited(Exit::Signal(name)) => Some(format!("killed by {name}")),
+        Process::Exited(Exit::Unknown) => Some("exited".to_owned()),
     }
 }
 
@@ -205,17 +206,18 @@ pub(super) fn turn_words(session: &Session) -> String {
 }
 
 fn list(cx: &Cx, args: &ListArgs) -> Result<u8, CliError> {
-    let sessions = cx.ledger()?.sessions(args.all)?;
+    let ledger = cx.ledger()?;
+    let sessions = ledger.sessions(args.all)?;
     let answer = json!({
         "schema": "agentproto/session-list/1",
         "sessions": sessions.iter().map(answer::session_short).collect::<Value>(),
     });
-    cx.answer(&answer, &rows(cx, &sessions, ""))?;
+    cx.answer(&answer, &rows(cx, &Names::load(cx, &ledger)?, &sessions, ""))?;
     Ok(exit::DONE)
 }
 
 /// One line a session.
-pub(super) fn rows(cx: &Cx, sessions: &[Session], indent: &str) -> String {
+pub(super) fn rows(cx: &Cx, names: &Names, sessions: &[Session], indent: &str) -> String {
     let now = clock::now();
     let rows: Vec<Vec<String>> = sessions
         .iter()
@@ -225,13 +227,13 @@ pub(super) fn rows(cx: &Cx, sessions: &[Session], indent: &str) -> String {
                 0 => String::new(),
                 n => format!("{n} open"),
             };
-            let label = s.label.clone().unwrap_or_default();
+            let label = cut(s.label.as_deref().unwrap_or_default(), LABEL_COLUMNS);
             let state = [turn_words(s), open, over.to_owned()];
             let state: Vec<_> = state.into_iter().filter(|w| !w.is_empty()).collect();
-            vec![s.session_id.to_string(), label, state.join(", "), ago(s.since, now)]
+            vec![label, names.short(s.session_id.as_str()), state.join(", "), ago(s.since, now)]
         })
         .collect();
-    table(&rows, indent, cx.columns)
+    table_with_ids(&rows, indent, cx.columns, 2)
 }
 
 fn report(cx: &Cx, args: ReportArgs) -> Result<u8, CliError> {
@@ -244,12 +246,20 @@ fn report(cx: &Cx, args: ReportArgs) -> Result<u8, CliError> {
     let recording = ledger.record(Input::Reported { session: session.clone(), report, key })?;
     let answer = report_answer(&ledger, &session, kind, &recording)?;
     let mut text = format!("{} {session}\n", kind.as_str());
+    let mut blocked = String::new();
     for id in if perform { touched(&recording) } else { BTreeSet::new() } {
         settle(cx, &ledger, &id, no_wait);
         let policy = ledger.require_policy(&id)?;
-        text.push_str(&policy::rows(cx, std::slice::from_ref(&policy), ""));
+        let names = Names::load(cx, &ledger)?;
+        text.push_str(&policy::rows(cx, &names, std::slice::from_ref(&policy), ""));
+        if policy.status == Status::Blocked {
+            blocked.push_str(&policy::why_blocked(cx, &ledger, &policy)?);
+        }
     }
     cx.answer(&answer, &text)?;
+    if !cx.json {
+        cx.screen(&blocked)?;
+    }
     Ok(exit::DONE)
 }
 

@@ -6,6 +6,7 @@ use super::{
     answer,
     cx::Cx,
     error::CliError,
+    names::Names,
     policy, session,
     text::{Paint, cut, line, shown},
 };
@@ -46,6 +47,7 @@ struct Overview {
     watching: Vec<Policy>,
     sessions: Vec<Session>,
     rules: RuleNews,
+    names: Names,
 }
 
 /// A policy that waits for an ack.
@@ -100,6 +102,7 @@ impl Overview {
             watching: vec![],
             sessions: vec![],
             rules: rule_news(ledger),
+            names: Names::load(cx, ledger)?,
         };
         for policy in all {
             match policy.status {
@@ -121,7 +124,8 @@ impl Overview {
     }
 
     fn to_json(&self, cx: &Cx) -> Value {
-        let open = |p: &Policy| answer::policy_short(p, answer::open_step(cx, p).as_deref());
+        let step = |p: &Policy| answer::open_step(cx, p, p.policy_id.as_str());
+        let open = |p: &Policy| answer::policy_short(p, step(p).as_deref());
         let with = |p: &Policy, name: &str, value: Value| {
             let mut short = open(p);
             short[name] = value;
@@ -153,11 +157,16 @@ impl Overview {
         }
         self.acks_text(cx, &mut text);
         let blocked = self.blocked.iter().map(|b| (&b.policy, b.next.clone()));
-        with_next_step(cx, &mut text, "Blocked:", &blocked.collect::<Vec<_>>());
-        part(&mut text, paint, "Awaiting input:", &session::rows(cx, &self.asking, "  "));
+        self.with_next_step(cx, &mut text, "Blocked:", &blocked.collect::<Vec<_>>());
+        part(
+            &mut text,
+            paint,
+            "Awaiting input:",
+            &session::rows(cx, &self.names, &self.asking, "  "),
+        );
         self.due_text(cx, &mut text);
-        part(&mut text, paint, "Watching:", &policy::rows(cx, &self.watching, "  "));
-        part(&mut text, paint, "Sessions:", &session::rows(cx, &self.sessions, "  "));
+        part(&mut text, paint, "Watching:", &policy::rows(cx, &self.names, &self.watching, "  "));
+        part(&mut text, paint, "Sessions:", &session::rows(cx, &self.names, &self.sessions, "  "));
         if text.is_empty() {
             line(&mut text, "nothing is going on here");
             line(&mut text, "begin: git agentproto session adopt, or git agentproto commit");
@@ -165,19 +174,42 @@ impl Overview {
         text
     }
 
+    /// Policies, each with the exact command that answers it.
+    fn with_next_step(
+        &self,
+        cx: &Cx,
+        text: &mut String,
+        title: &str,
+        policies: &[(&Policy, Option<String>)],
+    ) {
+        if policies.is_empty() {
+            return;
+        }
+        line(text, &cx.paint.bold(title));
+        for (one, next) in policies {
+            text.push_str(&policy::rows(cx, &self.names, std::slice::from_ref(*one), "  "));
+            if let Some(next) = next {
+                // Never cut: it is there to be copied.
+                line(text, &format!("      {}", shown(next)));
+            }
+        }
+    }
+
     fn acks_text(&self, cx: &Cx, text: &mut String) {
         let waiting = self.acks.iter().filter(|w| w.stale.is_none());
-        let waiting = waiting.map(|w| (&w.policy, answer::open_step(cx, &w.policy)));
-        with_next_step(cx, text, "Waiting for your ack:", &waiting.collect::<Vec<_>>());
+        let waiting = waiting.map(|w| {
+            (&w.policy, answer::open_step(cx, &w.policy, &self.names.of_policy(&w.policy)))
+        });
+        self.with_next_step(cx, text, "Waiting for your ack:", &waiting.collect::<Vec<_>>());
         let stale: Vec<&Waiting> = self.acks.iter().filter(|w| w.stale.is_some()).collect();
         if stale.is_empty() {
             return;
         }
         line(text, &cx.paint.bold("Waiting for an ack, but stale:"));
         for Waiting { policy, stale } in stale {
-            text.push_str(&policy::rows(cx, std::slice::from_ref(policy), "  "));
+            text.push_str(&policy::rows(cx, &self.names, std::slice::from_ref(policy), "  "));
             fitted(cx, text, stale.as_deref().unwrap_or_default());
-            let next = format!("git agentproto policy cancel {}", policy.policy_id);
+            let next = format!("git agentproto policy cancel {}", self.names.of_policy(policy));
             line(text, &format!("      {next}"));
         }
     }
@@ -188,19 +220,19 @@ impl Overview {
         }
         line(text, &cx.paint.bold("At work:"));
         for Due { policy, served } in &self.due {
-            text.push_str(&policy::rows(cx, std::slice::from_ref(policy), "  "));
+            text.push_str(&policy::rows(cx, &self.names, std::slice::from_ref(policy), "  "));
             let who = match served {
                 Some(true) => continue,
                 Some(false) => "nobody is serving",
                 None => "it cannot be told whether somebody is serving",
             };
-            let id = &policy.policy_id;
-            line(text, &format!("      {who}: run git agentproto wait {id}"));
+            let name = self.names.of_policy(policy);
+            line(text, &format!("      {who}: run git agentproto wait {}", shown(&name)));
         }
     }
 }
 
-/// Blocked policies that still need somebody: not too old, and nothing newer watches the same sessions.
+/// Blocked policies that still need somebody, the newest first.
 fn blocked(
     cx: &Cx,
     ledger: &Ledger,
@@ -208,15 +240,11 @@ fn blocked(
     now: Timestamp,
 ) -> Result<Vec<Blocked>, CliError> {
     let keep_ms = i64::try_from(limits::STATUS_BLOCKED_MS).unwrap_or(i64::MAX);
-    let newer = |policy: &Policy| {
-        all.iter().any(|other| {
-            other.policy_id > policy.policy_id
-                && other.spec.session_ids.iter().any(|s| policy.spec.session_ids.contains(s))
-        })
-    };
+    let sessions = ledger.sessions(true)?;
     let mut found: Vec<Policy> = all
         .iter()
-        .filter(|p| p.status == Status::Blocked && p.since.plus_ms(keep_ms) > now && !newer(p))
+        .filter(|p| p.status == Status::Blocked && p.since.plus_ms(keep_ms) > now)
+        .filter(|p| needs_somebody(p, all, &sessions))
         .cloned()
         .collect();
     found.sort_by(|a, b| (b.since, &b.policy_id).cmp(&(a.since, &a.policy_id)));
@@ -225,6 +253,28 @@ fn blocked(
         Ok(Blocked { policy, next })
     };
     found.into_iter().map(next).collect()
+}
+
+/// Whether nobody went on from a blocked policy yet. Its session may be at work still; after `commit`, which
+/// leaves no session, the files are what somebody goes on with.
+fn needs_somebody(blocked: &Policy, all: &[Policy], sessions: &[Session]) -> bool {
+    let mine = |s: &&Session| blocked.spec.session_ids.contains(&s.session_id);
+    let own = sessions.iter().any(|s| mine(&s) && s.own);
+    let alive = sessions.iter().any(|s| mine(&s) && !s.is_exited());
+    // Two that were attached side by side answer different questions: only what came after the no counts.
+    let mut later = all.iter().filter(|other| other.policy_id.minted() > blocked.since);
+    if own {
+        return !later.any(|other| shares_a_path(blocked, other));
+    }
+    let shares_a_session = |other: &Policy| {
+        blocked.spec.session_ids.iter().any(|s| other.spec.session_ids.contains(s))
+    };
+    alive && !later.any(shares_a_session)
+}
+
+fn shares_a_path(one: &Policy, other: &Policy) -> bool {
+    let (Some(one), Some(other)) = (&one.spec.commit, &other.spec.commit) else { return false };
+    one.paths.iter().any(|path| other.paths.contains(path))
 }
 
 /// Whether a living process performs something for the policy; `None` when that cannot be told.
@@ -298,20 +348,5 @@ fn part(text: &mut String, paint: Paint, title: &str, rows: &str) {
     if !rows.is_empty() {
         line(text, &paint.bold(title));
         text.push_str(rows);
-    }
-}
-
-/// Policies, each with the exact command that answers it.
-fn with_next_step(cx: &Cx, text: &mut String, title: &str, policies: &[(&Policy, Option<String>)]) {
-    if policies.is_empty() {
-        return;
-    }
-    line(text, &cx.paint.bold(title));
-    for (one, next) in policies {
-        text.push_str(&policy::rows(cx, std::slice::from_ref(*one), "  "));
-        if let Some(next) = next {
-            // Never cut: it is there to be copied.
-            line(text, &format!("      {}", shown(next)));
-        }
     }
 }

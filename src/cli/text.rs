@@ -76,8 +76,21 @@ pub(super) fn cut(text: &str, width: usize) -> String {
     kept
 }
 
+/// Most columns a label takes in a list.
+pub(super) const LABEL_COLUMNS: usize = 16;
+
 /// Rows in columns two spaces apart, cut where the terminal is too narrow. Cells are escaped here.
 pub(super) fn table(rows: &[Vec<String>], indent: &str, columns: Option<usize>) -> String {
+    table_with_ids(rows, indent, columns, 1)
+}
+
+/// The same; the first `whole` columns are there to be copied and never cut.
+pub(super) fn table_with_ids(
+    rows: &[Vec<String>],
+    indent: &str,
+    columns: Option<usize>,
+    whole: usize,
+) -> String {
     let cells: Vec<Vec<String>> =
         rows.iter().map(|row| row.iter().map(|cell| shown(cell)).collect()).collect();
     let count = cells.iter().map(Vec::len).max().unwrap_or(0);
@@ -86,7 +99,7 @@ pub(super) fn table(rows: &[Vec<String>], indent: &str, columns: Option<usize>) 
     };
     let mut widths: Vec<usize> = (0..count).map(|i| width_of(i).unwrap_or(0)).collect();
     if let Some(columns) = columns {
-        fit(&mut widths, columns.saturating_sub(indent.chars().count()));
+        fit(&mut widths, columns.saturating_sub(indent.chars().count()), whole);
     }
     let mut out = String::new();
     for row in &cells {
@@ -106,9 +119,9 @@ pub(super) fn table(rows: &[Vec<String>], indent: &str, columns: Option<usize>) 
 /// Narrowest that a middle column is cut to.
 const MIN_CELL: usize = 8;
 
-/// The last column gives way first and wholly, then those before it; the first, an id to be copied, never.
-fn fit(widths: &mut [usize], room: usize) {
-    for i in (1..widths.len()).rev() {
+/// The last column gives way first and wholly, then those before it; the first `whole` never.
+fn fit(widths: &mut [usize], room: usize, whole: usize) {
+    for i in (whole..widths.len()).rev() {
         let total = widths.iter().sum::<usize>() + 2 * widths.len().saturating_sub(1);
         let over = total.saturating_sub(room);
         let least = if i + 1 == widths.len() { 1 } else { MIN_CELL };
@@ -134,6 +147,13 @@ pub(super) fn duration(ms: u64) -> String {
         1000..60_000 => format!("{}.{} s", ms / 1000, ms % 1000 / 100),
         _ => format!("{} min {} s", ms / 60_000, ms % 60_000 / 1000),
     }
+}
+
+/// A duration as it is typed: the largest unit that tells it without a remainder.
+pub(super) fn typed_duration(ms: u64) -> String {
+    let units: [(u64, &str); 3] = [(3_600_000, "h"), (60_000, "m"), (1000, "s")];
+    let fits = units.iter().find(|(size, _)| ms > 0 && ms.is_multiple_of(*size));
+    fits.map_or_else(|| format!("{ms}ms"), |(size, unit)| format!("{}{unit}", ms / size))
 }
 
 /// Colours, or none.
@@ -206,6 +226,9 @@ mod tests {
             [(-5, "0 s ago"), (59, "59 s ago"), (3599, "59 min ago"), (86_400, "1 d ago")]
         {
             assert_eq!(ago(at, Timestamp::from_ms(seconds * 1000)), want);
+        }
+        for (ms, want) in [(1000, "1s"), (1500, "1500ms"), (90_000, "90s"), (7_200_000, "2h")] {
+            assert_eq!(typed_duration(ms), want);
         }
         assert_eq!(
             [duration(999), duration(1250), duration(61_000)],

@@ -1,5 +1,6 @@
 //! Identifiers of sessions, policies and writers.
 
+use super::time::Timestamp;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::{fmt, str::FromStr};
 
@@ -17,6 +18,16 @@ const ULID_CHARS: usize = 26;
 fn is_ulid(text: &str) -> bool {
     text.len() == ULID_CHARS
         && text.bytes().all(|c| matches!(c, b'0'..=b'9' | b'a'..=b'z') && !b"ilou".contains(&c))
+}
+
+/// Characters of a ULID that hold its time, five bits each.
+const ULID_TIME_CHARS: usize = 10;
+
+fn minted(ulid: &str) -> Timestamp {
+    const DIGITS: &str = "0123456789abcdefghjkmnpqrstvwxyz";
+    let digits = ulid.chars().take(ULID_TIME_CHARS).filter_map(|c| DIGITS.find(c));
+    let ms = digits.fold(0_i64, |ms, digit| ms * 32 + i64::try_from(digit).unwrap_or(0));
+    Timestamp::from_ms(ms)
 }
 
 macro_rules! entity_id {
@@ -41,6 +52,12 @@ macro_rules! entity_id {
             #[must_use]
             pub fn as_str(&self) -> &str {
                 &self.0
+            }
+
+            /// When the id was minted, by that machine's clock: for people, never to decide an order.
+            #[must_use]
+            pub fn minted(&self) -> Timestamp {
+                minted(&self.0[$prefix.len()..])
             }
         }
 
@@ -134,6 +151,13 @@ impl fmt::Debug for WriterId {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_id_tells_when_it_was_minted() {
+        // The example of the ULID specification.
+        let id: PolicyId = "pol_01arz3ndektsv4rrffq69g5fav".parse().unwrap();
+        assert_eq!(id.minted(), Timestamp::from_ms(1_469_922_850_259));
+    }
 
     #[test]
     fn an_id_needs_its_prefix_and_a_ulid() {

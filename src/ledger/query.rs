@@ -223,7 +223,7 @@ impl Ledger {
         if !prefixes.iter().any(|prefix| text.starts_with(prefix)) {
             return self.find_label(text, prefixes)?.ok_or_else(none);
         }
-        let names = self.names()?;
+        let names = self.ids()?;
         if let Some(exact) = names.iter().find(|name| *name == text) {
             return entity_of(exact).ok_or_else(none);
         }
@@ -289,8 +289,21 @@ impl Ledger {
         Ok(found)
     }
 
-    /// The ids of every entity in the state, read from trees alone.
-    fn names(&self) -> Result<Vec<String>, LedgerError> {
+    /// The labels of everything alive, one each time it is used.
+    ///
+    /// # Errors
+    /// The journal cannot be read.
+    pub fn living_labels(&self) -> Result<Vec<String>, LedgerError> {
+        let State { policies, sessions } = self.open_state()?;
+        let policies = policies.into_values().filter_map(|p| p.spec.label);
+        Ok(policies.chain(sessions.into_values().filter_map(|s| s.label)).collect())
+    }
+
+    /// The ids of every entity in the state, read from trees alone, in order.
+    ///
+    /// # Errors
+    /// The journal cannot be read.
+    pub fn ids(&self) -> Result<Vec<String>, LedgerError> {
         let Some(tip) = self.tip()? else { return Ok(vec![]) };
         let mut names = Vec::new();
         let mut queue = vec![tip.tree];

@@ -18,6 +18,12 @@ fn a_reject_ends_it_and_moves_nothing() {
     let before = env.git(&["rev-parse", "main"]);
     env.ap(&["ack", &policy, "--reject", "-m", "not like this", "--yes"]).exits(0);
     assert_eq!(status(&env, &policy), "cancelled");
+    let said = "rejected by ada@example.invalid: not like this";
+    let out = env.ap(&["policy", "show", &policy]).exits(0).out();
+    assert!(out.starts_with(&format!("policy {policy}  {said}  ")), "{out}");
+    assert!(!out.contains("cancelled"), "{out}");
+    assert_eq!(env.policy(&policy)["acks"][0]["reason"], "not like this");
+    assert!(env.ap(&["log"]).out().contains(said));
     env.ap(&["wait", &policy, "--timeout", "5s"]).exits(1);
     assert_eq!(env.git(&["rev-parse", "main"]), before);
     assert_eq!(env.git(&["status", "--porcelain"]), "?? f.txt");
@@ -234,4 +240,59 @@ fn an_ack_of_a_session_names_its_policy() {
     env.ap(&["policy", "cancel", &policy]).exits(0);
     let out = env.ap(&["ack", "session of f.txt", "--yes"]).exits(4);
     assert!(out.err().contains("none of its policies waits"), "{out}");
+}
+
+/// Labels of the blocked policies that `status` tells of.
+fn blocked(env: &TestEnv) -> Vec<String> {
+    let told = env.ap(&["status", "--json"]).exits(0).json();
+    let mut labels: Vec<_> =
+        told["blocked"].as_array().unwrap().iter().map(|p| text(p, "label")).collect();
+    labels.sort();
+    labels
+}
+
+#[test]
+fn status_tells_of_what_is_blocked_until_somebody_goes_on() {
+    let env = TestEnv::new();
+    env.allow_no_ack();
+    let session = env.adopt("s");
+    for label in ["one", "two"] {
+        env.attach(&session, &["--label", label, "--", "false"]);
+    }
+    env.ap(&["session", "report", &session, "turn-end"]).exits(0);
+    assert_eq!(blocked(&env), ["one", "two"], "side by side, neither replaces the other");
+    env.attach(&session, &["--label", "three", "--next-turn", "--", "true"]);
+    assert_eq!(blocked(&env), [""; 0], "somebody went on in that session");
+
+    for (label, path) in [("four", "a.txt"), ("five", "b.txt")] {
+        env.write(path, label);
+        let args =
+            ["commit", "--no-ack", "--label", label, "--path", path, "-m", "m", "--", "false"];
+        env.ap(&args).exits(1);
+    }
+    assert_eq!(blocked(&env), ["five", "four"]);
+    env.commit(&["a.txt"], &["true"]).exits(0);
+    assert_eq!(blocked(&env), ["five"], "a.txt was gone on with");
+
+    let gone = env.adopt("gone");
+    env.attach(&gone, &["--label", "six", "--", "false"]);
+    env.ap(&["session", "report", &gone, "turn-end"]).exits(0);
+    assert_eq!(blocked(&env), ["five", "six"]);
+    env.ap(&["session", "report", &gone, "exited"]).exits(0);
+    assert_eq!(blocked(&env), ["five"], "its session is over");
+}
+
+#[test]
+fn a_review_shows_the_diff_without_the_users_programs() {
+    let env = TestEnv::new();
+    env.global("diff.external", "/bin/false");
+    env.global("color.ui", "always");
+    let policy = env.awaiting("f.txt");
+    let candidate = text(&env.policy(&policy), "candidate");
+    let out = env.ap(&["ack", &policy, "-p"]).exits(5);
+    for word in ["diff --git a/f.txt b/f.txt", "+f.txt", &format!("review: git show {candidate}")] {
+        assert!(out.err().contains(word), "'{word}' is not in: {out}");
+    }
+    assert!(!out.err().contains('\u{1b}') && out.stdout.is_empty(), "{out}");
+    assert!(!env.ap(&["ack", &policy]).exits(5).err().contains("diff --git"));
 }

@@ -1,0 +1,165 @@
+//! Asking for the same once more, after a no: the command as the reader has to type it.
+//!
+//! Contract: people read paths as seen from where they stand, programs as seen from the worktree's root, which
+//! `-C` names. What was wrong in the first place is not repeated.
+
+use super::{cx::Cx, error::CliError, names::Names, text};
+use crate::{
+    code::Code,
+    domain::{
+        path::RepoPath,
+        policy::{CommitSpec, Policy},
+    },
+    ledger::Ledger,
+    limits,
+};
+
+/// What a person has to correct before anything can be asked again.
+const CHECK_THE_PATH: &str = "check the path, then ask again with the right --path";
+
+/// Where the command will be typed.
+#[derive(Debug, Default)]
+struct Place {
+    /// The directory named by `-C`; none where the reader stands in the worktree.
+    dir: Option<String>,
+    /// Where the reader stands below the root of the worktree.
+    below: String,
+}
+
+/// The command that asks for the same once more; terminal things never reopen.
+pub(super) fn again(cx: &Cx, ledger: &Ledger, policy: &Policy) -> Result<String, CliError> {
+    if policy.reason.as_deref() == Some(Code::NoSuchPath.as_str()) {
+        return Ok(CHECK_THE_PATH.to_owned());
+    }
+    let names = if cx.json { Names::default() } else { Names::load(cx, ledger)? };
+    let (mut alive, mut place) = (Vec::new(), Place::default());
+    for id in &policy.spec.session_ids {
+        let Some(session) = ledger.session(id)? else { continue };
+        place = Place::of(cx, ledger, &session.worktree)?;
+        if !session.is_exited() {
+            alive.push(names.of_session(&session));
+        }
+    }
+    Ok(words(policy, &alive, &place))
+}
+
+impl Place {
+    fn of(cx: &Cx, ledger: &Ledger, worktree: &str) -> Result<Self, CliError> {
+        let location = ledger.store().location();
+        let here = location.worktree.as_ref().is_some_and(|w| w.id == worktree);
+        if here && !cx.json {
+            let below = String::from_utf8_lossy(&location.prefix).into_owned();
+            return Ok(Self { dir: None, below });
+        }
+        // A worktree that is gone has no place to name.
+        let dir = ledger.worktree(worktree)?.map(|w| w.top.display().to_string());
+        Ok(Self { dir, below: String::new() })
+    }
+
+    fn path(&self, path: &RepoPath) -> String {
+        let path = path.to_string();
+        let from: Vec<&str> = self.below.split('/').filter(|name| !name.is_empty()).collect();
+        let to: Vec<&str> = path.split('/').collect();
+        let common = from.iter().zip(&to).take_while(|(a, b)| a == b).count();
+        let up = std::iter::repeat_n("..", from.len() - common);
+        up.chain(to.iter().skip(common).copied()).collect::<Vec<_>>().join("/")
+    }
+}
+
+/// `attach` to the sessions that are left, `commit` when none is.
+fn words(policy: &Policy, alive: &[String], place: &Place) -> String {
+    let mut words: Vec<String> = vec!["git".into(), "agentproto".into()];
+    words.extend(place.dir.iter().flat_map(|dir| ["-C".to_owned(), dir.clone()]));
+    let mut line = shell_words::join(words);
+    let mut words = Vec::new();
+    if alive.is_empty() && policy.spec.commit.is_some() {
+        line.push_str(" commit ");
+    } else {
+        line.push_str(" attach ");
+        // Names come quoted where they need it.
+        line.push_str(&if alive.is_empty() { "SESSION".to_owned() } else { alive.join(" ") });
+        // Gates that said no say it again until a turn changed something.
+        let red = policy.reason.as_deref() == Some(Code::GateRed.as_str());
+        words.extend(red.then(|| "--next-turn".to_owned()));
+        words.extend(policy.spec.commit.iter().flat_map(|_| ["--then".into(), "commit".into()]));
+        line.push_str(if words.is_empty() { "" } else { " " });
+    }
+    words.extend(policy.spec.label.iter().flat_map(|l| ["--label".into(), l.clone()]));
+    words.extend(policy.spec.commit.iter().flat_map(|commit| commit_words(commit, place)));
+    words.extend(gate_words(policy));
+    format!("{}{}", line, shell_words::join(words)).trim_end().to_owned()
+}
+
+fn gate_words(policy: &Policy) -> Vec<String> {
+    let mut words = Vec::new();
+    let Some((last, before)) = policy.spec.gates.split_last() else {
+        words.extend(policy.spec.commit.is_some().then(|| "--ungated".to_owned()));
+        return words;
+    };
+    if last.def.cwd != "." {
+        words.extend(["--gate-cwd".to_owned(), last.def.cwd.clone()]);
+    }
+    if last.def.timeout_ms != limits::GATE_TIMEOUT_DEFAULT_MS {
+        words.extend(["--gate-timeout".to_owned(), text::typed_duration(last.def.timeout_ms)]);
+    }
+    words.extend(before.iter().flat_map(|g| ["--gate".to_owned(), g.def.shown()]));
+    words.push("--".to_owned());
+    words.extend(last.def.argv().map(str::to_owned));
+    words
+}
+
+fn commit_words(commit: &CommitSpec, place: &Place) -> Vec<String> {
+    let mut words = Vec::new();
+    words.extend(commit.paths.iter().flat_map(|p| ["--path".to_owned(), place.path(p)]));
+    words.extend(["-m".to_owned(), commit.message.trim_end().to_owned()]);
+    words.extend((!commit.require_human_ack).then(|| "--no-ack".to_owned()));
+    words.extend(commit.allow_markers.then(|| "--allow-markers".to_owned()));
+    words
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cli::testing::policy;
+
+    const FLAGS: &str =
+        "--label nightly --path 'a b' -m 'add it' --gate-cwd sub --gate-timeout 2s -- ls 'a b'";
+
+    #[test]
+    fn the_same_is_asked_again_with_what_is_left() {
+        let (mut blocked, here) = (policy("blocked"), Place::default());
+        let alive = ["parser".to_owned()];
+        assert_eq!(words(&blocked, &[], &here), format!("git agentproto commit {FLAGS}"));
+        let attach = format!("git agentproto attach parser --then commit {FLAGS}");
+        assert_eq!(words(&blocked, &alive, &here), attach);
+        blocked.reason = Some("gate-red".into());
+        blocked.spec.commit = None;
+        blocked.spec.label = None;
+        blocked.spec.gates.clear();
+        assert_eq!(words(&blocked, &alive, &here), "git agentproto attach parser --next-turn");
+        blocked.reason = None;
+        assert_eq!(words(&blocked, &alive, &here), "git agentproto attach parser");
+        assert_eq!(words(&blocked, &[], &here), "git agentproto attach SESSION");
+    }
+
+    #[test]
+    fn programs_are_told_where_the_paths_begin() {
+        let place = Place { dir: Some("/a b".into()), below: String::new() };
+        let line = words(&policy("blocked"), &[], &place);
+        assert_eq!(line, format!("git agentproto -C '/a b' commit {FLAGS}"));
+    }
+
+    #[test]
+    fn people_read_paths_from_where_they_stand() {
+        for (below, path, want) in [
+            ("", "a/b", "a/b"),
+            ("a", "a/b", "b"),
+            ("a/c", "a/b", "../b"),
+            ("x/y", "a/b", "../../a/b"),
+            ("a/b", "a/bc/d", "../bc/d"),
+        ] {
+            let place = Place { dir: None, below: below.into() };
+            assert_eq!(place.path(&RepoPath::new(path.as_bytes()).unwrap()), want, "{below}");
+        }
+    }
+}
