@@ -21,6 +21,9 @@ pub const GATE_TIMEOUT_MAX_MS: u64 = 24 * 3600 * 1000;
 pub const GATE_KILL_GRACE_MS: u64 = 2_000;
 /// Until every process of a killed tree must be gone, milliseconds; then the run is an error.
 pub const TREE_KILL_MS: u64 = 10_000;
+/// Beyond the deadline and both kills a runner has of its own, until its owner calls it lost and kills
+/// it, milliseconds: a second sweep fits in.
+pub const RUNNER_MARGIN_MS: u64 = 15_000;
 /// Longest wait for the runner of a cancelled gate to end, milliseconds.
 pub const CANCEL_WAIT_MS: u64 = 15_000;
 /// Read from a gate's pipe after its whole tree is gone, bytes: more than the largest pipe holds.
@@ -89,4 +92,5 @@ const _: () = assert!(GATE_TIMEOUT_DEFAULT_MS <= GATE_TIMEOUT_MAX_MS);
 const _: () = assert!(ACK_EXPIRES_DEFAULT_MS <= ACK_EXPIRES_MAX_MS);
 const _: () = assert!(CHECKPOINT_BYTES < WAL_PREALLOCATED_BYTES);
 const _: () = assert!(TREE_KILL_MS < CANCEL_WAIT_MS);
+const _: () = assert!(TREE_KILL_MS < RUNNER_MARGIN_MS);
 const _: () = assert!(TAIL_SHOWN_BYTES <= OUTPUT_TAIL_BYTES);

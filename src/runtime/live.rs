@@ -75,7 +75,7 @@ pub enum Acquired {
 pub enum Cancelled {
     /// Nobody performed it; what a dead run had left was killed.
     NotRunning,
-    /// Its runner was told, killed its tree and is gone.
+    /// Its runner was told and killed its tree, or was killed with it; either way it is gone.
     Ended,
 }
 
@@ -119,8 +119,8 @@ pub enum LiveError {
         /// Which.
         pids: Vec<u32>,
     },
-    /// The performer did not end when asked.
-    #[error("{effect} still runs {waited_ms} ms after it was asked to end")]
+    /// The performer never named a runner that could be asked to end.
+    #[error("{effect} still runs {waited_ms} ms after it was to end")]
     StillRunning {
         /// Which effect.
         effect: String,
@@ -177,14 +177,19 @@ pub fn acquire(agent_dir: &Path, effect: &str) -> Result<Acquired, LiveError> {
     }
 }
 
-/// Ends an effect that another process performs and waits until its runner is gone. Not to be called with
-/// a lock the performer needs to finish.
+/// Ends an effect that another process performs and waits until its runner is gone. A runner that has not
+/// obeyed after [`limits::CANCEL_WAIT_MS`] is killed with everything below it: a gate can stop its runner.
+/// Not to be called with a lock the performer needs to finish.
 ///
 /// # Errors
-/// It cannot be identified, or does not end within [`limits::CANCEL_WAIT_MS`].
+/// It cannot be identified or killed, or no runner showed up that could be.
 pub fn request_cancel(agent_dir: &Path, effect: &str) -> Result<Cancelled, LiveError> {
+    cancel_within(agent_dir, effect, limits::CANCEL_WAIT_MS)
+}
+
+fn cancel_within(agent_dir: &Path, effect: &str, waited_ms: u64) -> Result<Cancelled, LiveError> {
     let path = path_of(agent_dir, effect)?;
-    let end = Instant::now() + Duration::from_millis(limits::CANCEL_WAIT_MS);
+    let end = Instant::now() + Duration::from_millis(waited_ms);
     let mut told: Option<ProcessId> = None;
     loop {
         if let Some(runner) = &told
@@ -202,8 +207,11 @@ pub fn request_cancel(agent_dir: &Path, effect: &str) -> Result<Cancelled, LiveE
             }
         }
         if Instant::now() >= end {
-            let waited_ms = limits::CANCEL_WAIT_MS;
-            return Err(LiveError::StillRunning { effect: effect.to_owned(), waited_ms });
+            let Some(runner) = told else {
+                return Err(LiveError::StillRunning { effect: effect.to_owned(), waited_ms });
+            };
+            kill_run(&path, effect, runner)?;
+            return Ok(Cancelled::Ended);
         }
         std::thread::sleep(POLL);
     }
@@ -218,6 +226,20 @@ impl Live {
     /// Where the file is.
     pub(super) fn path(&self) -> &Path {
         &self.path
+    }
+
+    /// Kills what a failed runner left, and the runner if it still lives: everything a taker would kill.
+    ///
+    /// # Errors
+    /// Processes cannot be looked at, or outlive SIGKILL.
+    pub(super) fn clear(&self, runner: Option<ProcessId>) -> Result<(), LiveError> {
+        let effect = self.path.file_name().unwrap_or_default().to_string_lossy();
+        // The gate may have spoilt the file; what we know ourselves is as good but for the main process,
+        // which is found below the runner or by its mark.
+        let mut record = load(&self.path).ok().flatten().unwrap_or_else(|| self.record.clone());
+        record.owner = self.record.owner.clone();
+        record.runner = runner.or(record.runner);
+        kill_leftovers(&effect, &record)
     }
 
     /// What it said when it was taken.
@@ -309,12 +331,22 @@ fn describe(path: &Path) -> String {
 fn tell_runner(path: &Path, effect: &str) -> Result<Option<ProcessId>, LiveError> {
     // Read without the lock, so a half-written record is possible: the caller looks again.
     let Ok(Some(Record { runner: Some(runner), .. })) = load(path) else { return Ok(None) };
-    match process::send(&runner, Signal::TERM) {
+    let told = process::send(&runner, Signal::TERM);
+    // A stopped process takes the request when it goes on. One that is stopped again and again is killed.
+    match told.and_then(|_| process::send(&runner, Signal::CONT)) {
         Ok(Delivery::Sent) => Ok(Some(runner)),
         // The owner is between two runs or about to finish.
         Ok(Delivery::Gone) => Ok(None),
         Err(source) => Err(LiveError::Processes { effect: effect.to_owned(), source }),
     }
+}
+
+/// Kills a runner that does not obey, with all that was started under it.
+fn kill_run(path: &Path, effect: &str, runner: ProcessId) -> Result<(), LiveError> {
+    let main = load(path).ok().flatten().and_then(|record| record.main);
+    let owner = runner.clone();
+    let started_at = clock::now();
+    kill_leftovers(effect, &Record { owner, runner: Some(runner), main, started_at })
 }
 
 fn kill_leftovers(effect: &str, record: &Record) -> Result<(), LiveError> {

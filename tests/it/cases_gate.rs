@@ -166,3 +166,19 @@ fn case_093_repository_variables_do_not_leak() {
     assert_eq!(after, before.parse::<u32>().unwrap() + 2, "only the two governed commits came");
     assert!(!env.git(&["log", "--branches", "--format=%s"]).contains("inner\n"));
 }
+
+/// A gate is its runner's child and of the same user: it can kill it, and its work is lost, not endless.
+#[test]
+fn a_gate_that_kills_its_runner_is_broken() {
+    let env = TestEnv::new();
+    let mark = marker(6090);
+    env.script("rude.sh", &format!("setsid sleep {mark} &\nkill -9 $PPID\nsleep {mark}"));
+    let session = env.adopt("rude");
+    let policy = env.attach(&session, &["--", "./rude.sh"]);
+    env.turn_end(&session, &policy).exits(1);
+    let told = env.policy(&policy);
+    assert_eq!(text(&told, "status"), "blocked", "{told:#}");
+    assert_eq!(text(&told, "reason"), "runner-failed", "{told:#}");
+    assert_eq!(env.kinds().last().map(String::as_str), Some("policy:failed"));
+    assert_eq!(survivors(&mark), Vec::<String>::new());
+}

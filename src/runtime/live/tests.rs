@@ -201,3 +201,42 @@ fn a_killed_runner_leaves_work_for_the_next_taker() {
     assert!(matches!(acquire(lab.path(), EFFECT).unwrap(), Acquired::Mine(_)));
     assert!(tree.iter().all(|p| process::alive(p) == Liveness::Gone));
 }
+
+/// The gate stops its runner: the request to end makes it go on, and it ends as asked.
+#[test]
+fn cancel_reaches_a_stopped_runner() {
+    let lab = Lab::new();
+    let live = lab.acquire();
+    let spec = lab.spec("kill -STOP $PPID; echo > stopped; sleep 300", 60_000);
+    let ran = std::thread::scope(|scope| {
+        let running = scope.spawn(|| run(&live, &lab.runner(), &spec).unwrap());
+        until("the runner is stopped", || lab.path().join("stopped").exists());
+        assert_eq!(request_cancel(lab.path(), EFFECT).unwrap(), Cancelled::Ended);
+        running.join().unwrap()
+    });
+    assert!(ran.cancelled);
+}
+
+/// Plays a runner that does not listen.
+#[test]
+fn cancel_kills_a_runner_that_does_not_obey() {
+    let dir = tempfile::tempdir().unwrap();
+    let Acquired::Mine(live) = acquire(dir.path(), EFFECT).unwrap() else { panic!("not ours") };
+    let mut runner = start("sh", &["-c", "trap '' TERM; setsid sleep 300 & wait; sleep 300"], &[]);
+    let runner_id = id(&runner);
+    let (name, value) = mark(&runner_id);
+    let mut scattered = start("sleep", &["300"], &[(name, &value)]);
+    until("it does not listen", || {
+        let status = fs::read_to_string(format!("/proc/{}/status", runner.id())).unwrap();
+        let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:")).unwrap();
+        u64::from_str_radix(ignored.trim(), 16).unwrap() & (1 << 14) != 0
+    });
+    until("it has a child", || !process::descendants(runner.id()).unwrap().is_empty());
+    let below = process::descendants(runner.id()).unwrap();
+    let record = Record { runner: Some(runner_id), ..live.record().clone() };
+    write(live.file(), &record).unwrap();
+    assert_eq!(cancel_within(dir.path(), EFFECT, 200).unwrap(), Cancelled::Ended);
+    assert!(below.iter().all(|p| process::alive(p) == Liveness::Gone));
+    runner.wait().unwrap();
+    scattered.wait().unwrap();
+}

@@ -21,7 +21,7 @@ use crate::{
             shell::{self, Judged},
         },
         live::{self, Acquired, Live},
-        runner::{self, Ended, Ran, RunSpec},
+        runner::{self, Ended, Ran, RunSpec, RunnerError},
     },
     store::settings,
     sys::{clock, digest, env},
@@ -242,7 +242,19 @@ impl Session<'_> {
             cwd,
             timeout_ms: gate.def.timeout_ms,
         };
-        let ran = runner::run(self.live, &allowed.own, &spec)?;
+        let ran = match runner::run(self.live, &allowed.own, &spec) {
+            Ok(ran) => ran,
+            Err(error @ RunnerError::NotAbsolute(_)) => return Err(error.into()),
+            // A gate can bring all of these about, every time anew: it must not keep the policy gating.
+            Err(
+                error @ (RunnerError::Start { .. }
+                | RunnerError::Talk { .. }
+                | RunnerError::Died { .. }
+                | RunnerError::Silent { .. }
+                | RunnerError::Left { .. }
+                | RunnerError::Failed { .. }),
+            ) => return Ok(not_run(index, trouble(error.code(), error.to_string()), unlisted)),
+        };
         let mut result = judged(index, &ran, unlisted);
         if result.end != GateEnd::NotRun {
             result.log = Some(log::store_log(&ledger.store().location().agent_dir(), &ran)?);

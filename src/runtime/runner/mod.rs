@@ -14,8 +14,9 @@
 //!   is left of it;
 //! - SIGTERM, SIGINT, SIGHUP or SIGQUIT reach the runner → SIGKILL to the tree, `cancelled`;
 //! - the owner dies → the pipe on the runner's stdin ends, SIGKILL to the tree;
-//! - the runner dies → the kernel kills the main process; the rest is found by whoever takes the effect
-//!   next ([`super::live`]).
+//! - the runner dies → the kernel kills the main process; the owner kills the rest, and when it is gone
+//!   too, whoever takes the effect next ([`super::live`]);
+//! - the runner is stopped, or hangs → at a deadline of its own the owner kills it and all of the above.
 //!
 //! [`limits::GATE_KILL_GRACE_MS`]: crate::limits::GATE_KILL_GRACE_MS
 

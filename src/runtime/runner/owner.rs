@@ -1,4 +1,8 @@
 //! The owner's side: starts the runner, hands it the work, waits for its one answer.
+//!
+//! Contract: the runner keeps the deadline of the program, the owner keeps one of its own for the runner. A
+//! program can stop or kill its runner, it is its parent and of the same user: whoever gives no answer is
+//! killed, with everything that was started under it, and what it ran counts as broken.
 
 use super::{
     COMMAND, Ran, RunSpec,
@@ -6,14 +10,24 @@ use super::{
 };
 use crate::{
     code::Code,
-    runtime::live::Live,
-    sys::{exec, spawn::Call},
+    limits,
+    runtime::live::{Live, LiveError},
+    sys::{
+        exec,
+        process::{self, ProcessId},
+        spawn::Call,
+    },
+};
+use rustix::{
+    event::{PollFd, PollFlags, Timespec, poll},
+    io::Errno,
 };
 use std::{
     io::{self, Read, Write},
     os::fd::{AsFd, AsRawFd},
     path::{Path, PathBuf},
-    process::{Child, ExitStatus},
+    process::{Child, ChildStdout, ExitStatus},
+    time::{Duration, Instant},
 };
 
 /// Lowest number of the descriptor passed on: low ones are redirected by habit.
@@ -26,10 +40,10 @@ pub enum RunnerError {
     #[error("not an absolute path: {0}")]
     NotAbsolute(PathBuf),
     /// The runner did not start.
-    #[error("cannot start the runner {program}: {source}")]
+    #[error("cannot start the runner of {effect}: {source}")]
     Start {
-        /// The binary.
-        program: PathBuf,
+        /// What it was to run.
+        effect: String,
         /// Why not.
         source: io::Error,
     },
@@ -49,6 +63,22 @@ pub enum RunnerError {
         /// How.
         status: ExitStatus,
     },
+    /// The runner gave no answer in time and was killed.
+    #[error("the runner of {effect} gave no result within {waited_ms} ms and was killed")]
+    Silent {
+        /// What it ran.
+        effect: String,
+        /// How long it was given.
+        waited_ms: u64,
+    },
+    /// The runner is gone, and what it left may not be.
+    #[error("the runner of {effect} is gone: {source}")]
+    Left {
+        /// What it ran.
+        effect: String,
+        /// What could not be cleared away; never a trouble with files.
+        source: LiveError,
+    },
     /// The runner gave up.
     #[error("the runner of {effect} failed: {because}")]
     Failed {
@@ -65,9 +95,12 @@ impl RunnerError {
     pub fn code(&self) -> Code {
         match self {
             Self::NotAbsolute(_) => Code::Internal,
-            Self::Start { .. } | Self::Talk { .. } | Self::Died { .. } | Self::Failed { .. } => {
-                Code::RunnerFailed
-            }
+            Self::Start { .. }
+            | Self::Talk { .. }
+            | Self::Died { .. }
+            | Self::Silent { .. }
+            | Self::Left { .. }
+            | Self::Failed { .. } => Code::RunnerFailed,
         }
     }
 }
@@ -78,21 +111,66 @@ impl RunnerError {
 /// ([`super::Ended::NotStarted`]), not an error.
 ///
 /// # Errors
-/// The runner cannot be started, dies, or cannot do its work: then nothing is known about the program.
+/// The runner cannot be started, dies, gives no answer in time or cannot do its work: then nothing is known
+/// about the program, but nothing of it is left either ([`RunnerError::Left`] if that cannot be said).
 pub fn run(live: &Live, own_exe: &Path, spec: &RunSpec) -> Result<Ran, RunnerError> {
-    let talk = |source| RunnerError::Talk { effect: spec.effect.clone(), source };
+    let own = limits::GATE_KILL_GRACE_MS + limits::TREE_KILL_MS + limits::RUNNER_MARGIN_MS;
+    run_within(live, own_exe, spec, spec.timeout_ms.saturating_add(own))
+}
+
+/// [`run`] with the runner's own deadline in milliseconds.
+pub(super) fn run_within(
+    live: &Live,
+    own_exe: &Path,
+    spec: &RunSpec,
+    waited_ms: u64,
+) -> Result<Ran, RunnerError> {
     let (mut runner, order) = start(live, own_exe, spec)?;
-    let answer = converse(&mut runner, &order);
-    // Reaped whatever was said; only the status tells a silent death from a broken pipe.
+    // None when it died already, or cannot be looked at: then the record it wrote has to do.
+    let known = process::of_pid(runner.id()).ok().flatten();
+    let answer = converse(&mut runner, &order, Duration::from_millis(waited_ms));
+    let ran = understand(&mut runner, answer, &spec.effect, waited_ms);
+    if ran.is_err() {
+        clear(live, known, &mut runner, &spec.effect)?;
+    }
+    ran
+}
+
+fn understand(
+    runner: &mut Child,
+    answer: io::Result<Option<Vec<u8>>>,
+    effect: &str,
+    waited_ms: u64,
+) -> Result<Ran, RunnerError> {
+    let effect = || effect.to_owned();
+    let talk = |source| RunnerError::Talk { effect: effect(), source };
+    let Some(bytes) = answer.map_err(talk)? else {
+        return Err(RunnerError::Silent { effect: effect(), waited_ms });
+    };
+    // Its answer ended because it did; only the status tells a silent death from a broken pipe.
     let status = runner.wait().map_err(talk)?;
-    let bytes = answer.map_err(talk)?;
     if bytes.is_empty() {
-        return Err(RunnerError::Died { effect: spec.effect.clone(), status });
+        return Err(RunnerError::Died { effect: effect(), status });
     }
     match serde_json::from_slice(&bytes).map_err(|error| talk(error.into()))? {
         Reply::Ran(ran) => Ok(*ran),
-        Reply::Failed(because) => Err(RunnerError::Failed { effect: spec.effect.clone(), because }),
+        Reply::Failed(because) => Err(RunnerError::Failed { effect: effect(), because }),
     }
+}
+
+/// Ends what a runner that failed may have left, and the runner itself, whatever state it is in.
+fn clear(
+    live: &Live,
+    known: Option<ProcessId>,
+    runner: &mut Child,
+    effect: &str,
+) -> Result<(), RunnerError> {
+    // While the runner lives its descendants can be told by their ancestry: all of them first.
+    let cleared = live.clear(known);
+    let lost = |source| RunnerError::Talk { effect: effect.to_owned(), source };
+    runner.kill().map_err(lost)?;
+    runner.wait().map_err(lost)?;
+    cleared.map_err(|source| RunnerError::Left { effect: effect.to_owned(), source })
 }
 
 /// Starts the runner, and says which line it waits for.
@@ -114,7 +192,7 @@ pub(super) fn start(
         serde_json::to_vec(&Request::new(spec, live)).map_err(|error| talk(error.into()))?;
     order.push(b'\n');
     let runner = exec::start_in_session(&call(own_exe), lock.as_fd())
-        .map_err(|source| RunnerError::Start { program: own_exe.to_owned(), source })?;
+        .map_err(|source| RunnerError::Start { effect: spec.effect.clone(), source })?;
     Ok((runner, order))
 }
 
@@ -130,8 +208,10 @@ fn call(own_exe: &Path) -> Call {
     }
 }
 
-/// Stdin stays open until the answer is complete: its end means to the runner that we died.
-fn converse(runner: &mut Child, order: &[u8]) -> io::Result<Vec<u8>> {
+/// The whole answer; none when it did not end in time. Stdin stays open until then: its end means to the
+/// runner that we died.
+fn converse(runner: &mut Child, order: &[u8], longest: Duration) -> io::Result<Option<Vec<u8>>> {
+    let end = Instant::now() + longest;
     let (Some(mut to), Some(mut from)) = (runner.stdin.take(), runner.stdout.take()) else {
         return Err(io::Error::other("the runner has no pipes"));
     };
@@ -140,8 +220,27 @@ fn converse(runner: &mut Child, order: &[u8]) -> io::Result<Vec<u8>> {
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => {}
         other => other?,
     }
-    let mut answer = Vec::new();
-    from.read_to_end(&mut answer)?;
+    let answer = read_until(&mut from, end);
     drop(to);
-    Ok(answer)
+    answer
+}
+
+/// Everything up to the end of the stream; none when that did not come by `end`.
+fn read_until(from: &mut ChildStdout, end: Instant) -> io::Result<Option<Vec<u8>>> {
+    let (mut answer, mut chunk) = (Vec::new(), [0; 16 * 1024]);
+    loop {
+        let left = end.saturating_duration_since(Instant::now());
+        let timeout = Timespec::try_from(left).map_err(io::Error::other)?;
+        match poll(&mut [PollFd::new(&*from, PollFlags::IN)], Some(&timeout)) {
+            Ok(0) if left.is_zero() => return Ok(None),
+            Ok(0) | Err(Errno::INTR) => {}
+            Ok(_) => match from.read(&mut chunk) {
+                Ok(0) => return Ok(Some(answer)),
+                Ok(count) => answer.extend_from_slice(&chunk[..count]),
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            },
+            Err(error) => return Err(error.into()),
+        }
+    }
 }

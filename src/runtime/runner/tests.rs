@@ -2,6 +2,7 @@
 
 use super::{Captured, Ended, Ran, RunSpec, RunnerError, child, owner, run};
 use crate::{
+    code::Code,
     limits,
     runtime::live::{self, Acquired, Live},
     sys::{
@@ -363,4 +364,35 @@ fn a_runner_that_says_nothing_is_an_error() {
     assert!(matches!(missing, Err(RunnerError::Start { .. })), "{missing:?}");
     let relative = run(&live, Path::new("runner"), &lab.spec("exit 0", 1_000));
     assert!(matches!(relative, Err(RunnerError::NotAbsolute(_))), "{relative:?}");
+}
+
+/// What a gate does to its runner, and how the owner ends it all. Some of it left the tree and has the mark,
+/// some is only found below the runner.
+fn attacked(attack: &str, waited_ms: u64) -> RunnerError {
+    let lab = Lab::new();
+    let script =
+        format!("{ESCAPE} while [ ! -s escaped ]; do sleep 0.01; done; {attack}; sleep 300");
+    let begun = Instant::now();
+    let spec = lab.marked(&script, 60_000);
+    let error = owner::run_within(&lab.acquire(), &lab.runner(), &spec, waited_ms).unwrap_err();
+    assert!(begun.elapsed() < Duration::from_secs(20));
+    assert_eq!(lab.recorded("escaped").len(), 1);
+    lab.assert_nothing_left();
+    error
+}
+
+#[test]
+fn a_gate_that_kills_its_runner_gets_no_result_and_leaves_nothing() {
+    let error = attacked("kill -9 $PPID", 60_000);
+    assert_eq!(error.code(), Code::RunnerFailed);
+    let told = "the runner of gate.pol.1 ended without a result: signal: 9 (SIGKILL)";
+    assert_eq!(error.to_string(), told);
+}
+
+#[test]
+fn a_gate_that_stops_its_runner_meets_the_owners_deadline() {
+    let error = attacked("kill -STOP $PPID", 3_000);
+    assert_eq!(error.code(), Code::RunnerFailed);
+    let told = "the runner of gate.pol.1 gave no result within 3000 ms and was killed";
+    assert_eq!(error.to_string(), told);
 }

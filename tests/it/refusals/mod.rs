@@ -214,7 +214,6 @@ const NOT_PROVOKED_HERE: &[(&str, &str)] = &[
     ("protected-setting", "such a value is ignored; the refusal it leads to has its row"),
     ("read-only", "needs a file system mounted read-only"),
     ("replayed", "this version judges only what it signed itself; the engine's tests judge it"),
-    ("runner-failed", "needs a runner that is killed; the runtime's tests bring it about"),
     ("secret-env", "gates take variables only from files of definitions, which come later"),
     ("store-unusable", "needs a damaged log; the store's tests bring it about"),
     ("unknown-field", "definitions in files come later"),

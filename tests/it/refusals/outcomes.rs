@@ -43,6 +43,7 @@ pub(super) const OUTCOMES: &[Outcome] = &[
     }),
     ("gate-not-runnable", 2, |e| gated_by(e, "#!/no/such/interpreter\n", "a.txt")),
     ("tree-changed-during-gate", 2, |e| gated_by(e, "#!/bin/sh\necho more >> a.txt\n", "a.txt")),
+    ("runner-failed", 2, |e| gated_by(e, "#!/bin/sh\nkill -9 $PPID\nsleep 60\n", "a.txt")),
     ("no-such-path", 2, |e| e.commit(&["nowhere.txt"], &["true"])),
     ("path-conflicts-unlisted", 2, |e| {
         fs::remove_file(e.repo().join("a.txt")).unwrap();
