@@ -4,13 +4,13 @@ use super::{
     answer, args,
     cx::Cx,
     error::CliError,
-    names::warn_of_twins,
     policy::show_text,
     settle::{settle, tell},
+    warn,
 };
 use crate::{
     code::{Code, exit},
-    domain::{event::Entity, input::Covers},
+    domain::input::Covers,
     ledger::{AttachAsk, CommitAsk, GateAsk},
     runtime::perform::is_due,
     sys::clock,
@@ -113,7 +113,7 @@ pub(super) fn run(cx: &Cx, args: AttachArgs) -> Result<u8, CliError> {
         None => Covers::LastAndNext,
     };
     let (id, recording) = ledger.attach(&session, &ask, covers)?;
-    warn_of_twins(cx, &ledger, &Entity::Policy(id.clone()), args.common.label.as_deref())?;
+    warn::of_policy(cx, &ledger, &id);
     let due = recording.state.policies.get(&id).is_some_and(is_due);
     let held = if due { settle(cx, &ledger, &id, args.common.no_wait) } else { None };
     let policy = ledger.require_policy(&id)?;

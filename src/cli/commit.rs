@@ -5,14 +5,11 @@ use super::{
     attach::{CommitFlags, CommonFlags, GateArgs, ask},
     cx::Cx,
     error::CliError,
-    names::warn_of_twins,
     policy::show_text,
     settle::{exit_of, settle, tell},
+    warn,
 };
-use crate::{
-    code::exit,
-    domain::{event::Entity, policy::Status},
-};
+use crate::{code::exit, domain::policy::Status};
 
 /// Says where the gate stands.
 pub(super) const USAGE: &str = "git agentproto commit --path PATH... -m MSG [OPTIONS] [-- GATE...]";
@@ -32,7 +29,7 @@ pub(super) fn run(cx: &Cx, args: CommitArgs) -> Result<u8, CliError> {
     let ask = ask(cx, args.gates, args.commit, (&args.common, true))?;
     let ledger = cx.ledger()?;
     let (id, _) = ledger.commit(&ask)?;
-    warn_of_twins(cx, &ledger, &Entity::Policy(id.clone()), args.common.label.as_deref())?;
+    warn::of_policy(cx, &ledger, &id);
     let held = settle(cx, &ledger, &id, args.common.no_wait);
     let mut policy = ledger.require_policy(&id)?;
     let asks = policy.status == Status::AwaitingAck && cx.inside_session().is_none();

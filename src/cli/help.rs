@@ -52,7 +52,10 @@ fn usage_of(path: &[&str]) -> Result<String, CliError> {
     for word in path {
         found = found.find_subcommand_mut(word).ok_or_else(|| {
             let message = format!("'{word}' is no command and no code");
-            CliError::new(Code::Usage, message).with_hint("list them: git agentproto help")
+            let all = Cli::command();
+            let names = all.get_subcommands().filter(|c| !c.is_hide_set()).map(|c| c.get_name());
+            let names = names.collect::<Vec<_>>().join(", ");
+            CliError::new(Code::Usage, message).with_hint(format!("commands: {names}, exit-codes"))
         })?;
     }
     Ok(found.render_help().to_string())

@@ -40,15 +40,18 @@ pub(super) fn run(cx: &Cx, args: &InitArgs) -> Result<u8, CliError> {
             cx.answer(&object(&planned, args.dry_run), &text(&planned, Tense::Would))?;
             return Ok(exit::DONE);
         }
-        agree(cx, &planned)?;
+        if !agree(cx, &planned)? {
+            cx.note("nothing was done");
+            return Ok(exit::PERSON);
+        }
     }
     let done = ledger.init(&ask(false))?;
     cx.answer(&object(&done, false), &text(&done, Tense::Did))?;
     Ok(exit::DONE)
 }
 
-/// Shows the plan and asks; anything but a yes is an error, and nothing was done.
-fn agree(cx: &Cx, planned: &InitDone) -> Result<(), CliError> {
+/// Shows the plan and asks.
+fn agree(cx: &Cx, planned: &InitDone) -> Result<bool, CliError> {
     let refused = |why: &str| {
         CliError::new(Code::ConfirmationNeeded, why)
             .with_hint("look with: git agentproto init --dry-run; then: git agentproto init --yes")
@@ -59,7 +62,7 @@ fn agree(cx: &Cx, planned: &InitDone) -> Result<(), CliError> {
     for line in text(planned, Tense::Would).lines() {
         cx.note(line);
     }
-    if cx.confirm("Do this?")? { Ok(()) } else { Err(refused("not confirmed, nothing was done")) }
+    cx.confirm("Do this?")
 }
 
 /// Whether the steps are planned or done.
@@ -88,7 +91,7 @@ fn text(done: &InitDone, tense: Tense) -> String {
     let mut text = String::new();
     for (what, changed) in &done.steps {
         let mark = match (changed, tense) {
-            (true, Tense::Would) => "would",
+            (true, Tense::Would) => "to do",
             (true, Tense::Did) => "done ",
             (false, Tense::Would | Tense::Did) => "kept ",
         };
@@ -119,7 +122,7 @@ mod tests {
         let tail = "kept   listed\\x1b\ntrusted ref: refs/heads/main\n\
                     to allow a gate: git agentproto allow -- cargo\n";
         assert_eq!(text(&done, Tense::Did), format!("done   a new key\n{tail}"));
-        assert_eq!(text(&done, Tense::Would), format!("would  a new key\n{tail}"));
+        assert_eq!(text(&done, Tense::Would), format!("to do  a new key\n{tail}"));
         let object = object(&done, true);
         assert_eq!((&object["dryRun"], &object["key"]), (&json!(true), &json!("/k")));
         assert_eq!(object["steps"][0], json!({ "what": "a new key", "changed": true }));

@@ -3,7 +3,7 @@
 //! Newest first, as `git log`; with `--follow` oldest first, the last few and then what comes, as `tail -f`.
 //! For a session or policy it is that entity's own story, found by the `Prev` of each of its events.
 
-use super::{cx::Cx, error::CliError, follow::follow, seen};
+use super::{cx::Cx, error::CliError, follow::follow, names::Names, seen};
 use crate::{
     code::exit,
     domain::{cursor::Since, event::Entity},
@@ -23,26 +23,30 @@ pub(super) struct LogArgs {
     /// Show the last events, then go on with what comes
     #[arg(long, short)]
     follow: bool,
+    /// At most N events [default: all of them]
+    #[arg(long, short = 'n', value_name = "N", conflicts_with = "follow")]
+    limit: Option<usize>,
 }
 
 pub(super) fn run(cx: &Cx, args: LogArgs) -> Result<u8, CliError> {
     let ledger = cx.ledger()?;
     let entity = args.id.map(|id| ledger.find(&id)).transpose()?;
+    let names = Names::load(cx, &ledger)?;
     if args.follow {
-        go_on(cx, &ledger, entity.as_ref())?;
+        go_on(cx, &ledger, entity.as_ref(), &names)?;
     } else {
-        for seen in story(&ledger, entity.as_ref())? {
-            cx.out(&line(cx, &seen?))?;
+        for seen in story(&ledger, entity.as_ref())?.take(args.limit.unwrap_or(usize::MAX)) {
+            cx.out(&line(cx, &names, &seen?))?;
         }
     }
     Ok(exit::DONE)
 }
 
-fn line(cx: &Cx, seen: &Seen) -> String {
+fn line(cx: &Cx, names: &Names, seen: &Seen) -> String {
     if cx.json {
         return format!("{}\n", seen::stream_object(seen));
     }
-    seen::story_line(seen, clock::now(), cx.paint, cx.columns)
+    seen::story_line(seen, clock::now(), cx, names)
 }
 
 /// The entries of an entity, or all of them, newest first.
@@ -87,7 +91,7 @@ fn last_of(ledger: &Ledger, entity: &Entity) -> Result<Option<u64>, CliError> {
 }
 
 /// The last entries, oldest first, then what comes.
-fn go_on(cx: &Cx, ledger: &Ledger, entity: Option<&Entity>) -> Result<(), CliError> {
+fn go_on(cx: &Cx, ledger: &Ledger, entity: Option<&Entity>, names: &Names) -> Result<(), CliError> {
     // Taken first: what is appended meanwhile is shown by the stream, once.
     let tip = ledger.tip()?;
     let before: Result<Vec<Seen>, LedgerError> = story(ledger, entity)?
@@ -95,7 +99,7 @@ fn go_on(cx: &Cx, ledger: &Ledger, entity: Option<&Entity>) -> Result<(), CliErr
         .take(BEFORE_FOLLOWING)
         .collect();
     for seen in before?.iter().rev() {
-        cx.out(&line(cx, seen))?;
+        cx.out(&line(cx, names, seen))?;
     }
     let since = tip.map(|t| Since::Commit(t.id));
     let (sessions, policies) = match entity {
@@ -108,7 +112,13 @@ fn go_on(cx: &Cx, ledger: &Ledger, entity: Option<&Entity>) -> Result<(), CliErr
         Some(Entity::Session(_)) => seen.message.policy.is_none(),
         Some(Entity::Policy(_)) | None => true,
     };
-    follow(cx, ledger, query, None, |seen| if own(seen) { line(cx, seen) } else { String::new() })
+    follow(
+        cx,
+        ledger,
+        query,
+        None,
+        |seen| if own(seen) { line(cx, names, seen) } else { String::new() },
+    )
 }
 
 #[cfg(test)]

@@ -35,6 +35,7 @@ mod text;
 mod trust;
 mod verify;
 mod wait;
+mod warn;
 
 use crate::{
     code::exit,

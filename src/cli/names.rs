@@ -1,8 +1,8 @@
 //! What a thing is called on a terminal: its label where that is enough, else its id.
 
-use super::{cx::Cx, error::CliError};
+use super::cx::Cx;
 use crate::{
-    domain::{event::Entity, policy::Policy, session::Session},
+    domain::{policy::Policy, session::Session},
     ledger::{Ledger, LedgerError},
 };
 use std::collections::{BTreeMap, BTreeSet};
@@ -58,33 +58,6 @@ impl Names {
         };
         let chars = (SHORT_ID_CHARS..id.len()).find(is_alone).unwrap_or(id.len());
         id.get(..chars).unwrap_or(id).to_owned()
-    }
-}
-
-/// Warns when something else of the same kind lives under the label of what was just made.
-pub(super) fn warn_of_twins(
-    cx: &Cx,
-    ledger: &Ledger,
-    made: &Entity,
-    label: Option<&str>,
-) -> Result<(), CliError> {
-    let Some(label) = label else { return Ok(()) };
-    for twin in ledger.living(label)? {
-        if twin.entity != *made && is_session(&twin.entity) == is_session(made) {
-            let other = &twin.entity;
-            cx.note(&format!(
-                "warning: {other} is called '{label}' too ({}): only ids tell them apart",
-                twin.state
-            ));
-        }
-    }
-    Ok(())
-}
-
-fn is_session(entity: &Entity) -> bool {
-    match entity {
-        Entity::Session(_) => true,
-        Entity::Policy(_) => false,
     }
 }
 

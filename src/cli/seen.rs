@@ -1,6 +1,10 @@
 //! A journal entry as it is shown: one JSON object for programs, one line for people.
 
-use super::text::{Paint, ago, cut, shown};
+use super::{
+    cx::Cx,
+    names::Names,
+    text::{Paint, ago, cut, shown},
+};
 use crate::{
     domain::{event::Kind, time::Timestamp},
     ledger::Seen,
@@ -69,30 +73,26 @@ pub(super) fn exact_line(seen: &Seen) -> String {
     format!("{:>6}  {}  {}\n", message.seq, message.at, shown(&message.subject))
 }
 
-/// The line of an entry with its age, for `log`; cut to the columns of the terminal.
-pub(super) fn story_line(
-    seen: &Seen,
-    now: Timestamp,
-    paint: Paint,
-    columns: Option<usize>,
-) -> String {
+/// The line of an entry with its age, for `log`. On a terminal it never wraps: ids are short there, and where
+/// even that leaves no room the sentence alone says what happened.
+pub(super) fn story_line(seen: &Seen, now: Timestamp, cx: &Cx, names: &Names) -> String {
     let message = &seen.message;
     let (head, sentence) = message.subject.split_once(": ").unwrap_or(("", &message.subject));
-    let id = head.split_once(' ').map_or("", |(_, id)| id);
-    let lead = format!(
-        "{:>AGO_COLUMNS$}  {:<KIND_COLUMNS$}  {:<ID_COLUMNS$}  ",
-        ago(message.at, now),
-        shown(&message.kind),
-        shown(id)
-    );
-    let room = columns.map(|c| c.saturating_sub(lead.chars().count()).max(MIN_SENTENCE));
+    let id = shown(&names.short(head.split_once(' ').map_or("", |(_, id)| id)));
+    let (ago, kind) = (ago(message.at, now), shown(&message.kind));
+    let lead = match cx.columns {
+        Some(columns) if columns < WIDE_COLUMNS => format!("{ago:>AGO_COLUMNS$}  {id}  "),
+        Some(_) => format!("{ago:>AGO_COLUMNS$}  {kind:<KIND_COLUMNS$}  {id}  "),
+        None => format!("{ago:>AGO_COLUMNS$}  {kind:<KIND_COLUMNS$}  {id:<ID_COLUMNS$}  "),
+    };
+    let room = cx.columns.map(|columns| columns.saturating_sub(lead.chars().count()));
     let sentence = shown(sentence);
     let sentence = room.map_or_else(|| sentence.clone(), |room| cut(&sentence, room));
-    format!("{lead}{}\n", painted(message, &sentence, paint))
+    format!("{lead}{}\n", painted(message, &sentence, cx.paint))
 }
 
-/// A narrow terminal wraps rather than hides everything.
-const MIN_SENTENCE: usize = 20;
+/// Columns from which the kind has room beside the sentence.
+const WIDE_COLUMNS: usize = 100;
 
 fn painted(message: &Message, sentence: &str, paint: Paint) -> String {
     match Kind::parse(&message.kind) {
@@ -118,7 +118,7 @@ fn painted(message: &Message, sentence: &str, paint: Paint) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::wire::message;
+    use crate::{cli::testing, wire::message};
 
     fn seen(kind: &str, data: &str) -> Seen {
         let text = format!(
@@ -173,14 +173,18 @@ mod tests {
     fn lines_hide_no_escape_and_fit_the_terminal() {
         let entry = seen("policy:failed", "{}");
         let now = entry.message.at.plus_ms(120_000);
-        let plain = Paint { on: false };
+        let mut cx = testing::cx(&[]);
+        let names = Names::default();
         assert_eq!(
-            story_line(&entry, now, plain, None),
+            story_line(&entry, now, &cx, &names),
             " 2 min ago  policy:failed           pol_01arz3ndektsv4rrffq69g5fav  \
              blocked, gate-red \\x1b[31m\n"
         );
-        let narrow = story_line(&entry, now, plain, Some(90));
-        assert!(narrow.trim_end().chars().count() <= 90 && narrow.ends_with("…\n"), "{narrow}");
+        for columns in [40, 60, 100] {
+            cx.columns = Some(columns);
+            let line = story_line(&entry, now, &cx, &names);
+            assert!(line.trim_end().chars().count() <= columns, "{line}");
+        }
         assert!(
             exact_line(&entry).starts_with("     7  2023-11-14T22:13:20.000Z  policy:failed pol_")
         );

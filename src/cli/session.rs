@@ -4,10 +4,11 @@ use super::{
     answer,
     cx::Cx,
     error::CliError,
-    names::{Names, warn_of_twins},
+    names::Names,
     policy,
     settle::settle,
     text::{LABEL_COLUMNS, ago, cut, shown, table, table_with_ids},
+    warn,
 };
 use crate::{
     code::{Code, exit},
@@ -150,9 +151,8 @@ pub(super) fn run(cx: &Cx, command: SessionCommand) -> Result<u8, CliError> {
 fn adopt(cx: &Cx, args: AdoptArgs) -> Result<u8, CliError> {
     let cwd = args.cwd.map_or_else(|| cx.env.cwd().to_owned(), |dir| cx.env.cwd().join(dir));
     let ledger = cx.ledger()?;
-    let label = args.label.clone();
     let (id, _) = ledger.adopt(&AdoptAsk { label: args.label, cwd, base: args.base })?;
-    warn_of_twins(cx, &ledger, &Entity::Session(id.clone()), label.as_deref())?;
+    warn::of_session(cx, &ledger, &id);
     show(cx, &ledger, &id)
 }
 

@@ -3,7 +3,7 @@
 use super::{
     cx::Cx,
     error::CliError,
-    text::{shown, table},
+    text::{shown, table_with_ids},
 };
 use crate::{
     domain::oid::Oid,
@@ -11,6 +11,8 @@ use crate::{
         Outcome,
         verify::{self, JournalReport, Report, Verified, VerifyAsk, VerifyError},
     },
+    ledger::Ledger,
+    store::names::fetch_spec,
 };
 use serde_json::{Value, json};
 
@@ -29,9 +31,28 @@ impl From<VerifyError> for CliError {
 }
 
 pub(super) fn run(cx: &Cx, args: VerifyArgs) -> Result<u8, CliError> {
-    let report = verify::verify(&cx.ledger()?, &VerifyAsk { revisions: args.range })?;
+    let ledger = cx.ledger()?;
+    let report = verify::verify(&ledger, &VerifyAsk { revisions: args.range })?;
     cx.answer(&object(&report), &text(cx, &report))?;
+    if report.journals.is_empty() {
+        cx.note(&no_journal(&ledger)?);
+    }
     Ok(report.exit)
+}
+
+/// Without any journal: where the records may be.
+fn no_journal(ledger: &Ledger) -> Result<String, CliError> {
+    let repo = ledger.repo()?;
+    let remotes = repo.remote_names();
+    let Some(remote) = remotes.iter().next() else {
+        return Ok("hint: nothing was ever recorded here, and there is no remote to ask".to_owned());
+    };
+    let remote = remote.to_string();
+    let spec = fetch_spec(&remote);
+    let remote = shell_words::quote(&remote);
+    Ok(format!(
+        "hint: nothing was recorded here; what others recorded may be fetched: git fetch {remote} '{spec}'"
+    ))
 }
 
 fn object(report: &Report) -> Value {
@@ -85,8 +106,8 @@ pub(super) fn journal_line(journal: &JournalReport) -> String {
 }
 
 fn text(cx: &Cx, report: &Report) -> String {
-    let rows: Vec<Vec<String>> = report.commits.iter().map(row).collect();
-    let mut text = table(&rows, "", cx.columns);
+    let rows: Vec<Vec<String>> = report.commits.iter().map(|c| row(c, cx.columns)).collect();
+    let mut text = table_with_ids(&rows, "", cx.columns, 2);
     if report.commits.is_empty() {
         text.push_str("no commit to look at\n");
     }
@@ -99,14 +120,19 @@ fn text(cx: &Cx, report: &Report) -> String {
     text
 }
 
+/// Digits of a commit id on a terminal, as many as git writes at most by itself in any but huge repositories.
+const SHORT_OID_CHARS: usize = 12;
+
 /// Outcome, commit, and by whom or why not.
-fn row(commit: &Verified) -> Vec<String> {
+fn row(commit: &Verified, columns: Option<usize>) -> Vec<String> {
     let who = commit.signer.as_ref().map(|signer| format!("approved by {signer}"));
     let changes = commit.unlisted_changes.filter(|n| *n > 0);
     let changes = changes.map(|n| format!("unlisted changes while the gate ran: {n}"));
     let parts = [who, commit.reason.clone(), changes];
     let why: Vec<String> = parts.into_iter().flatten().collect();
-    vec![commit.outcome.as_str().to_owned(), commit.sha.to_string(), why.join("; ")]
+    let sha = commit.sha.to_string();
+    let sha = if columns.is_some() { sha.chars().take(SHORT_OID_CHARS).collect() } else { sha };
+    vec![commit.outcome.as_str().to_owned(), sha, why.join("; ")]
 }
 
 #[cfg(test)]

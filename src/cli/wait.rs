@@ -75,7 +75,8 @@ fn targets(ledger: &Ledger, typed: &[String]) -> Result<Vec<Target>, CliError> {
         targets.extend(open.into_iter().map(|p| Target::Policy(p.policy_id)));
     }
     if targets.is_empty() {
-        return Err(CliError::new(Code::CanNeverBe, "no policy is open, nothing will become true"));
+        return Err(CliError::new(Code::CanNeverBe, "no policy is open, nothing will become true")
+            .with_hint("name a session or policy, or make one: git agentproto attach"));
     }
     Ok(targets)
 }

@@ -10,7 +10,7 @@ use crate::{
     domain::{gate::GateDef, ids::PolicyId},
     store::{
         Worktree,
-        allowlist::{Allowlist, Denied, Place},
+        allowlist::{Allowlist, Denied, Listed, Place},
         git::{Git, GitError},
         program::{FixedPath, ProgramError},
         settings::{SettingsError, protected},
@@ -50,7 +50,7 @@ impl GateRules {
     ) -> Result<(PathBuf, String), Problem> {
         let place = Place { trusted_ref: &self.trusted_ref, user_file: &self.user_file };
         let allowed = self.allowlist.check(argv, &worktree.top, &self.path, &place);
-        let program = allowed.map_err(|denied| self.denied(&denied, field))?.program;
+        let program = allowed.map_err(|denied| self.denied(&denied, argv, field))?.program;
         match digest::sha256_file(&program) {
             Ok(digest) => Ok((program, digest)),
             Err(e) => {
@@ -69,16 +69,17 @@ impl GateRules {
         }
     }
 
-    fn denied(&self, denied: &Denied, field: &str) -> Problem {
+    fn denied(&self, denied: &Denied, argv: &[String], field: &str) -> Problem {
         let hint = match denied {
             Denied::Program(ProgramError::NotFound { name, .. }) => self.where_it_is(name),
-            Denied::Program(
-                ProgramError::Empty
-                | ProgramError::Outside { .. }
-                | ProgramError::Unreadable { .. }
-                | ProgramError::NotExecutable(_),
-            )
-            | Denied::NotListed { .. } => None,
+            Denied::Program(ProgramError::NotExecutable(file)) => {
+                Some(format!("it is there; make it executable: chmod +x {}", file.display()))
+            }
+            Denied::Program(ProgramError::Unreadable { .. }) => {
+                Some("there is no such file in the worktree of the gate".to_owned())
+            }
+            Denied::Program(ProgramError::Empty | ProgramError::Outside { .. }) => None,
+            Denied::NotListed { .. } => needs_a_shell(argv),
         };
         Problem { code: denied.code(), field: field.to_owned(), why: denied.to_string(), hint }
     }
@@ -92,7 +93,28 @@ impl GateRules {
     }
 }
 
+/// Words that mean something to a shell only.
+const SHELL_WORDS: [&str; 7] = ["&&", "||", "|", ";", "&", ">", "<"];
+
+/// Allowing such a command would not make it do what is meant.
+fn needs_a_shell(argv: &[String]) -> Option<String> {
+    let word = argv.iter().find(|word| SHELL_WORDS.contains(&word.as_str()))?;
+    Some(format!(
+        "gates run without a shell, '{word}' would be an argument: name each command with --gate, or allow a script"
+    ))
+}
+
 impl Ledger {
+    /// What may run as a gate, and where it says so.
+    ///
+    /// # Errors
+    /// A source cannot be read or understood.
+    pub fn allowed(&self) -> Result<Vec<Listed>, LedgerError> {
+        let list = Allowlist::load(&self.repo()?, &self.trust()?);
+        let list = list.map_err(|e| LedgerError::refused(e.code(), "allowlist", e.to_string()))?;
+        Ok(list.listed())
+    }
+
     /// The rules about programs in force now.
     pub(super) fn gate_rules(
         &self,

@@ -46,7 +46,7 @@ impl AllowlistInvalid {
 pub enum Denied {
     /// No entry matches.
     #[error(
-        "'{command}' is not allowlisted: add {entry} to \"commands\" in {file}, or allow it for yourself \
+        "not allowlisted: {command}; add {entry} to \"commands\" in {file}, or allow it for yourself \
          with: git agentproto allow -- {command}"
     )]
     NotListed {
@@ -116,6 +116,15 @@ struct Entry {
     args: Vec<String>,
 }
 
+/// An entry as people read it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Listed {
+    /// The first words of every command it allows.
+    pub argv: Vec<String>,
+    /// The file or key it stands in, where it can be taken back.
+    pub place: String,
+}
+
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct FileForm {
@@ -144,7 +153,8 @@ const VERSION: u32 = 1;
 /// The union of all sources.
 #[derive(Clone, Debug, Default)]
 pub struct Allowlist {
-    entries: Vec<Entry>,
+    /// Each with the file or key it stands in.
+    entries: Vec<(Entry, String)>,
 }
 
 /// What makes the error text exact: where an entry would have to go.
@@ -182,6 +192,16 @@ impl Allowlist {
         Ok(list)
     }
 
+    /// Every entry with where it stands, in the order the sources are asked.
+    #[must_use]
+    pub fn listed(&self) -> Vec<Listed> {
+        let listed = |(Entry { command, args }, place): &(Entry, String)| Listed {
+            argv: std::iter::once(command).chain(args).cloned().collect(),
+            place: place.clone(),
+        };
+        self.entries.iter().map(listed).collect()
+    }
+
     /// Adds the entries of one allowlist file.
     ///
     /// # Errors
@@ -192,8 +212,8 @@ impl Allowlist {
         bytes: &[u8],
         origin: Origin,
     ) -> Result<(), AllowlistInvalid> {
-        let entries = parse(bytes, origin);
-        self.entries.extend(entries.map_err(|why| invalid(name, why))?);
+        let entries = parse(bytes, origin).map_err(|why| invalid(name, why))?;
+        self.entries.extend(entries.into_iter().map(|entry| (entry, name.to_owned())));
         Ok(())
     }
 
@@ -203,7 +223,8 @@ impl Allowlist {
     /// A value is malformed; the list is as before.
     pub fn add_config(&mut self, values: &[String]) -> Result<(), AllowlistInvalid> {
         let entries: Result<Vec<Entry>, String> = values.iter().map(|v| config_entry(v)).collect();
-        self.entries.extend(entries.map_err(|why| invalid(CONFIG_KEY, why))?);
+        let entries = entries.map_err(|why| invalid(CONFIG_KEY, why))?;
+        self.entries.extend(entries.into_iter().map(|entry| (entry, CONFIG_KEY.to_owned())));
         Ok(())
     }
 
@@ -224,7 +245,7 @@ impl Allowlist {
         let listed = self
             .entries
             .iter()
-            .any(|e| args.starts_with(&e.args) && same_program(&e.command, argv0, worktree));
+            .any(|(e, _)| args.starts_with(&e.args) && same_program(&e.command, argv0, worktree));
         if !listed {
             // The narrowest entry that would allow it: the program with all its arguments.
             let asked = Entry { command: argv0.clone(), args: args.to_vec() };

@@ -41,6 +41,12 @@ pub fn journal_writer(full_name: &str) -> Option<WriterId> {
     own.or_else(fetched)?.strip_suffix(SEGMENT)?.strip_suffix('/')?.parse().ok()
 }
 
+/// What `git fetch REMOTE` takes to bring the journals of others to where they are looked for, never over our own.
+#[must_use]
+pub fn fetch_spec(remote: &str) -> String {
+    format!("{JOURNALS}*:{REMOTES}{remote}/journal/*")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -106,3 +106,76 @@ fn demo_does_the_whole_job_and_leaves_the_home_alone() {
     env.git_in(&demo, &["fsck", "--strict"]);
     assert_eq!(env.git_in(&demo, &["status", "--porcelain", "--untracked-files=no"]), "");
 }
+
+#[test]
+fn allow_alone_lists_what_may_run_and_where_it_is_taken_back() {
+    let env = TestEnv::new();
+    env.ap(&["allow", "--", "git", "log", "a b"]).exits(0);
+    env.global("agentproto.allowedCommand", "make 'x y'");
+    let before = env.snapshot();
+    let out = env.ap(&["allow"]).exits(0).out();
+    before.assert_same(&env.snapshot(), "listing");
+    let own = settings(&env).join("allowed-commands.json");
+    for line in [
+        ".agentproto/allowed-commands.json on refs/heads/main:",
+        "  git status …",
+        &format!("{}:", own.display()),
+        "  git log 'a b' …",
+        "agentproto.allowedCommand:",
+        "  make 'x y' …",
+    ] {
+        assert!(out.lines().any(|l| l == line), "'{line}' is not in:\n{out}");
+    }
+}
+
+#[test]
+fn what_a_gate_lacks_is_told_apart() {
+    let env = TestEnv::new();
+    let session = env.adopt("s");
+    let refused = |gate: &[&str]| {
+        let args: Vec<_> = ["attach", &session, "--"].iter().chain(gate).copied().collect();
+        env.ap(&args).exits(6).err()
+    };
+    let said = refused(&["make", "a b", "&&", "make"]);
+    assert!(said.contains("run without a shell, '&&'") && said.contains(": make 'a b' "), "{said}");
+    env.script("run.sh", "true");
+    fs::set_permissions(env.repo().join("run.sh"), fs::Permissions::from_mode(0o644)).unwrap();
+    let said = refused(&["./run.sh"]);
+    assert!(said.contains("hint: it is there; make it executable: chmod +x "), "{said}");
+    fs::remove_file(env.repo().join("run.sh")).unwrap();
+    let said = refused(&["./run.sh"]);
+    assert!(!said.contains("chmod"), "{said}");
+}
+
+#[test]
+fn a_path_that_is_not_there_yet_is_said_and_no_error() {
+    let env = TestEnv::new();
+    let session = env.adopt("s");
+    let attach = |path: &str| {
+        let flags = ["--then", "commit", "--path", path, "-m", "m", "--", "true"];
+        let args: Vec<_> = ["attach", &session].iter().chain(&flags).copied().collect();
+        env.ap(&args).exits(0).err()
+    };
+    assert!(attach("mispelt.txt").contains("warning: 'mispelt.txt' is not there yet"));
+    fs::remove_file(env.repo().join("a.txt")).unwrap();
+    assert!(!attach("a.txt").contains("warning"), "a deletion of what is tracked is meant");
+}
+
+#[test]
+fn records_of_another_clone_are_fetched_as_verify_says() {
+    let env = TestEnv::new();
+    let out = env.ap(&["verify"]).exits(2);
+    assert!(out.err().contains("nothing was ever recorded here"), "{out}");
+    env.governed("f.txt");
+    let clone = env.path("clone");
+    env.git(&["clone", "-q", ".", clone.to_str().unwrap()]);
+    let out = env.ap_in(&clone, &["verify", "main~1..main"]).exits(2);
+    let (_, fetch) =
+        out.err().split_once("git fetch ").map(|(a, b)| (a.to_owned(), b.to_owned())).unwrap();
+    let words = shell_words::split(fetch.trim()).unwrap();
+    let words: Vec<&str> =
+        ["fetch", "-q"].into_iter().chain(words.iter().map(String::as_str)).collect();
+    env.git_in(&clone, &words);
+    env.ap_in(&clone, &["verify", "main~1..main"]).exits(0);
+    assert!(env.ap_in(&clone, &["status"]).out().contains("nothing is going on here"));
+}

@@ -296,3 +296,41 @@ fn a_review_shows_the_diff_without_the_users_programs() {
     assert!(!out.err().contains('\u{1b}') && out.stdout.is_empty(), "{out}");
     assert!(!env.ap(&["ack", &policy]).exits(5).err().contains("diff --git"));
 }
+
+#[test]
+fn a_red_report_says_why_and_what_to_do() {
+    let env = TestEnv::new();
+    let below = env.repo().join("deep");
+    fs::create_dir(&below).unwrap();
+    env.write("deep/f.txt", "x\n");
+    env.adopt("s");
+    let args =
+        ["attach", "s", "--label", "fix", "--path", "f.txt", "-m", "m", "--gate-timeout", "5s"];
+    let args: Vec<_> = args.into_iter().chain(["--", "ls", "nowhere at all"]).collect();
+    env.ap_in(&below, &args).exits(0);
+    let out = env.ap_in(&below, &["session", "report", "s", "turn-end"]).exits(0);
+    let next = "git agentproto attach s --next-turn --then commit --label fix --path f.txt -m m \
+                --gate-timeout 5s -- ls 'nowhere at all'";
+    for line in [": blocked: gate-red", "    | ls: ", &format!("next: {next}\n")] {
+        assert!(out.err().contains(line), "'{line}' is not in: {out}");
+    }
+    let shown = env.ap_in(&below, &["policy", "show", "fix", "--json"]).exits(0).json();
+    let step = text(&shown, "nextStep");
+    assert!(step.starts_with(&format!("git agentproto -C {} attach ses_", env.repo().display())));
+    assert!(step.contains("--path deep/f.txt "), "{step}");
+}
+
+#[test]
+fn log_shows_the_last_few_when_told() {
+    let env = TestEnv::new();
+    env.governed("f.txt");
+    let all = env.ap(&["log"]).exits(0).out();
+    for flag in [&["-n", "3"] as &[&str], &["--limit", "3"]] {
+        let args: Vec<_> = ["log"].iter().chain(flag).copied().collect();
+        let few = env.ap(&args).exits(0).out();
+        assert_eq!(few.lines().count(), 3);
+        assert!(
+            few.lines().zip(all.lines()).all(|(a, b)| a.contains(b.split("ago").last().unwrap()))
+        );
+    }
+}

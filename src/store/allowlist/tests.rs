@@ -178,7 +178,7 @@ fn the_refusal_prints_the_line_the_file_and_the_ref() {
     let why = bench.check(&Allowlist::default(), &["cargo", "test", "a b"]).unwrap_err();
     assert_eq!(
         why.to_string(),
-        "'cargo test 'a b'' is not allowlisted: add {\"command\":\"cargo\",\"args\":[\"test\",\"a b\"]} to \
+        "not allowlisted: cargo test 'a b'; add {\"command\":\"cargo\",\"args\":[\"test\",\"a b\"]} to \
          \"commands\" in .agentproto/allowed-commands.json and commit it on refs/heads/main, or allow it \
          for yourself with: git agentproto allow -- cargo test 'a b'"
     );
@@ -227,7 +227,7 @@ fn the_union_is_of_trusted_ref_user_file_and_global_scope() {
     fs::create_dir_all(own.parent().unwrap()).unwrap();
     fs::write(&own, r#"{"version":1,"commands":["two"]}"#).unwrap();
     let names = |list: &Allowlist| -> Vec<String> {
-        list.entries.iter().map(|e| e.command.clone()).collect()
+        list.entries.iter().map(|(e, _)| e.command.clone()).collect()
     };
     assert_eq!(names(&Allowlist::load(&repo, &trust).unwrap()), ["one", "two", "three"]);
     fs::write(&own, "{").unwrap();
