@@ -15,7 +15,8 @@ const SHORT_ID_CHARS: usize = 12;
 pub(super) struct Names {
     ids: BTreeSet<String>,
     labels: BTreeMap<String, usize>,
-    short: bool,
+    /// Ids are shown by their beginnings.
+    pub(super) short: bool,
 }
 
 impl Names {

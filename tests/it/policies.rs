@@ -311,7 +311,9 @@ fn a_red_report_says_why_and_what_to_do() {
     let out = env.ap_in(&below, &["session", "report", "s", "turn-end"]).exits(0);
     let next = "git agentproto attach s --next-turn --then commit --label fix --path f.txt -m m \
                 --gate-timeout 5s -- ls 'nowhere at all'";
-    for line in [": blocked: gate-red", "    | ls: ", &format!("next: {next}\n")] {
+    for line in
+        [": blocked: gate-red", ": cannot access 'nowhere at all'", &format!("next: {next}\n")]
+    {
         assert!(out.err().contains(line), "'{line}' is not in: {out}");
     }
     let shown = env.ap_in(&below, &["policy", "show", "fix", "--json"]).exits(0).json();
