@@ -180,7 +180,8 @@ mod tests {
             " 2 min ago  policy:failed           pol_01arz3ndektsv4rrffq69g5fav  \
              blocked, gate-red \\x1b[31m\n"
         );
-        let names = Names { short: true, ..names };
+        let mut names = names;
+        names.short = true;
         for columns in [40, 60, 100] {
             cx.columns = Some(columns);
             let line = story_line(&entry, now, &cx, &names);
