@@ -3,7 +3,7 @@
 use super::{
     cx::Cx,
     names::Names,
-    text::{Paint, ago, cut, shown},
+    text::{Paint, ago, cut, short_oid, shown},
 };
 use crate::{
     domain::{event::Kind, time::Timestamp},
@@ -87,7 +87,11 @@ pub(super) fn story_line(seen: &Seen, now: Timestamp, cx: &Cx, names: &Names) ->
     };
     let room = cx.columns.map(|columns| columns.saturating_sub(lead.chars().count()));
     let sentence = shown(sentence);
-    let sentence = room.map_or_else(|| sentence.clone(), |room| cut(&sentence, room));
+    let fitted = |room| {
+        let words: Vec<&str> = sentence.split(' ').map(short_oid).collect();
+        cut(&words.join(" "), room)
+    };
+    let sentence = room.map_or_else(|| sentence.clone(), fitted);
     format!("{lead}{}\n", painted(message, &sentence, cx.paint))
 }
 

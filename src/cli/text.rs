@@ -42,6 +42,15 @@ fn hides(c: char) -> bool {
             | '\u{fff9}'..='\u{fffb}' | '\u{e0000}'..='\u{e0fff}')
 }
 
+/// Digits of an object id on a terminal: enough for git to find it in any but the very largest repositories.
+const SHORT_OID_CHARS: usize = 12;
+
+/// The beginning of a word that is a whole object id; any other word as it is.
+pub(super) fn short_oid(word: &str) -> &str {
+    let is_oid = word.len() == 40 && word.bytes().all(|b| b.is_ascii_hexdigit());
+    word.get(..SHORT_OID_CHARS).filter(|_| is_oid).unwrap_or(word)
+}
+
 /// Several lines, each escaped and set in by `indent`; a tab becomes spaces, it cannot hide anything.
 pub(super) fn block(text: &str, indent: &str) -> String {
     let mut out = String::new();
@@ -194,6 +203,14 @@ mod tests {
             ("tag\u{e0041}", "tag\\u{e0041}"),
         ] {
             assert_eq!(shown(text), want);
+        }
+    }
+
+    #[test]
+    fn object_ids_and_nothing_else_are_shortened() {
+        assert_eq!(short_oid(&"a1".repeat(20)), "a1a1a1a1a1a1");
+        for word in ["a1".repeat(19), "g".repeat(40), "é".repeat(20), String::new()] {
+            assert_eq!(short_oid(&word), word);
         }
     }
 

@@ -3,7 +3,7 @@
 use super::{
     cx::Cx,
     error::CliError,
-    text::{shown, table_with_ids},
+    text::{short_oid, shown, table_with_ids},
 };
 use crate::{
     domain::oid::Oid,
@@ -120,9 +120,6 @@ fn text(cx: &Cx, report: &Report) -> String {
     text
 }
 
-/// Digits of a commit id on a terminal, as many as git writes at most by itself in any but huge repositories.
-const SHORT_OID_CHARS: usize = 12;
-
 /// Outcome, commit, and by whom or why not.
 fn row(commit: &Verified, columns: Option<usize>) -> Vec<String> {
     let who = commit.signer.as_ref().map(|signer| format!("approved by {signer}"));
@@ -131,7 +128,7 @@ fn row(commit: &Verified, columns: Option<usize>) -> Vec<String> {
     let parts = [who, commit.reason.clone(), changes];
     let why: Vec<String> = parts.into_iter().flatten().collect();
     let sha = commit.sha.to_string();
-    let sha = if columns.is_some() { sha.chars().take(SHORT_OID_CHARS).collect() } else { sha };
+    let sha = if columns.is_some() { short_oid(&sha).to_owned() } else { sha };
     vec![commit.outcome.as_str().to_owned(), sha, why.join("; ")]
 }
 
