@@ -182,3 +182,36 @@ fn a_gate_that_kills_its_runner_is_broken() {
     assert_eq!(env.kinds().last().map(String::as_str), Some("policy:failed"));
     assert_eq!(survivors(&mark), Vec::<String>::new());
 }
+
+/// What a gate spoils ends its own policy, with a code: the next performer would meet the same again.
+#[test]
+fn a_gate_that_cuts_the_index_short_is_broken() {
+    let env = TestEnv::new();
+    env.allow_no_ack();
+    env.script("cut.sh", "head -c 40 .git/index > cut && cat cut > .git/index && rm cut");
+    env.write("a.txt", "1\n");
+    let head = env.git(&["rev-parse", "HEAD"]);
+    let out = env.commit(&["a.txt"], &["./cut.sh"]).exits(2);
+    let told = out.json();
+    assert_eq!(text(&told, "status"), "blocked", "{told:#}");
+    assert_eq!(text(&told, "reason"), "store-unusable", "{told:#}");
+    assert_eq!(env.kinds().last().map(String::as_str), Some("policy:failed"));
+    assert_eq!(env.git(&["rev-parse", "HEAD"]), head);
+    env.ap(&["status"]).exits(0);
+    // The next one is told so as well, instead of being started for nothing.
+    assert!(env.commit(&["a.txt"], &["true"]).exits(2).err().contains("store-unusable"));
+}
+
+/// An `emit` policy counts what is beside its files before its gates run.
+#[test]
+fn an_index_that_cannot_be_counted_blocks_an_emit_policy() {
+    let env = TestEnv::new();
+    let session = env.adopt("s");
+    let policy = env.attach(&session, &["--", "true"]);
+    std::fs::write(env.repo().join(".git/index"), "DIRC").unwrap();
+    env.turn_end(&session, &policy).exits(1);
+    let told = env.policy(&policy);
+    assert_eq!(text(&told, "reason"), "store-unusable", "{told:#}");
+    let because = told.to_string();
+    assert!(!because.contains(env.repo().to_str().unwrap()), "{because}");
+}

@@ -98,14 +98,17 @@ impl Session<'_> {
     fn run(&self) -> Result<(GateRun, Vec<Oid>), PerformError> {
         let mut voided = 0;
         loop {
-            let subject = match self.place.fix(self.attempt)? {
-                Ok(subject) => subject,
-                Err(trouble) => return Ok((ended(trouble, vec![], voided, None), vec![])),
+            let before = self.place.fix(self.attempt);
+            let (subject, unlisted) = match before.and_then(|s| Ok((s, self.place.unlisted()?))) {
+                Ok(both) => both,
+                Err(why) => return Ok((ended(why, vec![], voided, None), vec![])),
             };
-            let unlisted = self.place.unlisted()?;
             let results = self.gates(&subject, unlisted)?;
-            let noted_on = self.place.noted_on(unlisted)?;
-            if self.still(&subject)? {
+            let noted_on = match self.place.noted_on(unlisted) {
+                Ok(noted_on) => noted_on,
+                Err(why) => return Ok((ended(why, results, voided, None), vec![])),
+            };
+            if self.still(&subject) {
                 return self.conclude(&subject, results, voided, noted_on);
             }
             if voided == VOID_RUNS {
@@ -117,14 +120,15 @@ impl Session<'_> {
     }
 
     /// True when a commit policy's listed files are as they were before the gates ran. An `emit` run is never void.
-    fn still(&self, before: &Subject) -> Result<bool, PerformError> {
+    fn still(&self, before: &Subject) -> bool {
         match before {
-            Subject::Worktree(_) => Ok(true),
-            Subject::Commit(fixed) => match self.place.fix(self.attempt)? {
+            Subject::Worktree(_) => true,
+            Subject::Commit(fixed) => match self.place.fix(self.attempt) {
                 Ok(Subject::Commit(after)) => {
-                    Ok(after.tree.tree == fixed.tree.tree && after.parent == fixed.parent)
+                    after.tree.tree == fixed.tree.tree && after.parent == fixed.parent
                 }
-                Ok(Subject::Worktree(_)) | Err(_) => Ok(false),
+                // What is in the way now ends the next run by its own code.
+                Ok(Subject::Worktree(_)) | Err(_) => false,
             },
         }
     }
@@ -197,8 +201,12 @@ impl Session<'_> {
                 return Ok(Err(trouble(Code::ProgramChanged, because)));
             }
         }
-        let extra = settings::user_scope(repo, "agentproto.gateEnv")
-            .map_err(|e| LedgerError::refused(e.code(), "agentproto.gateEnv", e.to_string()))?;
+        let extra = match settings::user_scope(repo, "agentproto.gateEnv") {
+            Ok(extra) => extra,
+            Err(error) => {
+                return Ok(Err(trouble(error.code(), "agentproto.gateEnv cannot be read")));
+            }
+        };
         let extra = extra.iter().flat_map(|names| names.split_whitespace().map(str::to_owned));
         Ok(Ok(Allowed {
             programs: found.into_iter().map(|(path, _)| path).collect(),

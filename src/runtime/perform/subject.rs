@@ -1,4 +1,8 @@
 //! What a gate run is about: the tree of a commit policy, or the worktree as it is.
+//!
+//! Contract: whatever in the worktree or the repository cannot be read is a [`Trouble`] that ends the run,
+//! not a failure of the performer: a gate can spoil it (an index cut short), and the next performer would
+//! meet the same. Only our own journal and object writes fail the performer.
 
 use super::PerformError;
 use crate::{
@@ -20,8 +24,8 @@ use crate::{
         object::Object,
         paths,
         worktree_state::{
-            Head, Operation, branch_tip, head, index_tree, is_unmerged, operation_in_progress,
-            unlisted_changes,
+            Head, Operation, StateError, branch_tip, head, index_tree, is_unmerged,
+            operation_in_progress, unlisted_changes,
         },
     },
 };
@@ -36,6 +40,19 @@ pub(super) struct Trouble {
 
 pub(super) fn trouble(code: Code, because: impl Into<String>) -> Trouble {
     Trouble { code, because: because.into() }
+}
+
+impl From<StateError> for Trouble {
+    /// Without the path: the sentence is recorded under a ref, where nothing of one machine belongs.
+    fn from(error: StateError) -> Self {
+        let because = match &error {
+            StateError::Io { source, .. } => {
+                format!("a file of the worktree or of git cannot be read: {source}")
+            }
+            StateError::Git { .. } | StateError::Setting { .. } => error.to_string(),
+        };
+        trouble(error.code(), because)
+    }
 }
 
 /// What the gates are run on, fixed before they run.
@@ -89,36 +106,33 @@ impl<'a> Place<'a> {
         Ok(Ok(Self { ledger, policy, worktree, repo }))
     }
 
-    /// Fixes what the gates are about. The second answer is what is in the way.
-    pub(super) fn fix(&self, attempt: u32) -> Result<Result<Subject, Trouble>, PerformError> {
+    /// Fixes what the gates are about.
+    pub(super) fn fix(&self, attempt: u32) -> Result<Subject, Trouble> {
         let Some(commit) = &self.policy.spec.commit else {
-            return Ok(Ok(Subject::Worktree(index_tree(&self.repo)?)));
+            return Ok(Subject::Worktree(index_tree(&self.repo)?));
         };
         if let Some(operation) = operation_in_progress(&self.worktree.git_dir)? {
-            return Ok(Err(trouble(Code::GitBusy, operation.to_string())));
+            return Err(trouble(Code::GitBusy, operation.to_string()));
         }
         if is_unmerged(&self.repo)? {
-            return Ok(Err(trouble(Code::GitBusy, Operation::Conflict.to_string())));
+            return Err(trouble(Code::GitBusy, Operation::Conflict.to_string()));
         }
         if let Some(problem) = paths::check(&self.repo, &commit.paths)?.into_iter().next() {
-            return Ok(Err(trouble(problem.code, problem.to_string())));
+            return Err(trouble(problem.code, problem.to_string()));
         }
         let Some(parent) = branch_tip(&self.repo, &commit.branch)? else {
-            let because = format!("{} is gone", commit.branch);
-            return Ok(Err(trouble(Code::StaleCandidate, because)));
+            return Err(trouble(Code::StaleCandidate, format!("{} is gone", commit.branch)));
         };
-        self.fix_commit(commit, parent, attempt).map(|r| r.map(Subject::Commit))
+        self.fix_commit(commit, parent, attempt).map(Subject::Commit)
     }
 
-    fn fix_commit(
-        &self,
-        commit: &CommitSpec,
-        parent: Oid,
-        attempt: u32,
-    ) -> Result<Result<Fixed, Trouble>, PerformError> {
+    fn fix_commit(&self, commit: &CommitSpec, parent: Oid, attempt: u32) -> Result<Fixed, Trouble> {
         let store = self.ledger.store();
-        let parent_tree = store.commit_tree(&parent)?;
-        let git = Git::new(self.ledger.env(), &self.worktree)?;
+        let parent_tree = store.commit_tree(&parent);
+        let parent_tree = parent_tree
+            .map_err(|e| trouble(e.code(), format!("commit {parent} cannot be read")))?;
+        let git = Git::new(self.ledger.env(), &self.worktree);
+        let git = git.map_err(|e| trouble(e.code(), e.to_string()))?;
         let name = format!("fix.{}.{attempt}", self.policy.policy_id);
         let scratch = store.location().agent_dir().join("tmp").join(name);
         let load = |id: &Oid| -> Result<Vec<u8>, LoadError> { Ok(store.object(id)?.data) };
@@ -127,22 +141,23 @@ impl<'a> Place<'a> {
             Ok(tree) => tree,
             Err(CandidateError::Moving(path)) => {
                 let because = format!("'{path}' was written while it was read");
-                return Ok(Err(trouble(Code::TreeChanged, because)));
+                return Err(trouble(Code::TreeChanged, because));
             }
-            Err(error) => return Ok(Err(trouble(error.code(), error.to_string()))),
+            Err(CandidateError::State(error)) => return Err(error.into()),
+            Err(error) => return Err(trouble(error.code(), error.to_string())),
         };
         if !commit.allow_markers
             && let Some(path) = tree.conflict_markers().first()
         {
             let because = format!("'{path}' holds conflict markers");
-            return Ok(Err(trouble(Code::ConflictMarkers, because)));
+            return Err(trouble(Code::ConflictMarkers, because));
         }
         let unchanged = tree.tree == parent_tree;
-        Ok(Ok(Fixed { parent, tree, unchanged }))
+        Ok(Fixed { parent, tree, unchanged })
     }
 
     /// Changed and untracked files outside the listed paths.
-    pub(super) fn unlisted(&self) -> Result<u64, PerformError> {
+    pub(super) fn unlisted(&self) -> Result<u64, Trouble> {
         let listed = self.policy.spec.commit.as_ref().map_or(&[][..], |c| &c.paths);
         let found = unlisted_changes(&self.repo, listed)?;
         Ok(found.tracked + found.untracked)
@@ -150,7 +165,7 @@ impl<'a> Place<'a> {
 
     /// The commit that an `emit` policy's gate lines are noted on: `HEAD`, when nothing else could have been
     /// gated but that commit.
-    pub(super) fn noted_on(&self, unlisted: u64) -> Result<Option<Oid>, PerformError> {
+    pub(super) fn noted_on(&self, unlisted: u64) -> Result<Option<Oid>, Trouble> {
         if self.policy.spec.then == Then::Commit || unlisted > 0 {
             return Ok(None);
         }
