@@ -150,6 +150,7 @@ codes! {
     NoSuchPath "no-such-path" BROKEN "a listed path neither exists nor is tracked";
     PathConflicts "path-conflicts-unlisted" BROKEN "list the paths that give way, too";
     ConflictMarkers "conflict-markers" NO "resolve the conflict markers in the listed files";
+    FileTooLarge "file-too-large" BROKEN "a listed file holds at most 512 MiB, all of them 1 GiB: commit it with git itself";
     RunnerFailed "runner-failed" BROKEN "the process that runs gates failed";
     GitBusy "git-operation-in-progress" BROKEN "finish or abort the operation in progress";
     CandidateFailed "candidate-failed" BROKEN "the candidate could not be built";

@@ -2,6 +2,10 @@
 
 /// Paths one commit policy may list (decisions 21).
 pub const PATHS_PER_POLICY: usize = 512;
+/// Largest file a commit policy takes, bytes: files are held in memory while they are hashed and packed.
+pub const CANDIDATE_FILE_BYTES: u64 = 512 * 1024 * 1024;
+/// All files of one commit policy together, bytes.
+pub const CANDIDATE_BYTES: u64 = 1024 * 1024 * 1024;
 /// Commit message after cleanup, bytes.
 pub const MESSAGE_BYTES: usize = 64 * 1024;
 /// Gate lines kept on one commit's note.
@@ -89,6 +93,7 @@ pub const GIT_CALL_MS: u64 = 120_000;
 pub const CALL_DRAIN_MS: u64 = 500;
 
 const _: () = assert!(GATE_TIMEOUT_DEFAULT_MS <= GATE_TIMEOUT_MAX_MS);
+const _: () = assert!(CANDIDATE_FILE_BYTES <= CANDIDATE_BYTES);
 const _: () = assert!(ACK_EXPIRES_DEFAULT_MS <= ACK_EXPIRES_MAX_MS);
 const _: () = assert!(CHECKPOINT_BYTES < WAL_PREALLOCATED_BYTES);
 const _: () = assert!(TREE_KILL_MS < CANCEL_WAIT_MS);

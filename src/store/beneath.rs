@@ -4,7 +4,7 @@
 //! links, so a directory swapped for a link between check and use is refused instead of followed
 //! (chosen over `openat2`, which only newer Linux has). A nested repository is not entered.
 
-use crate::{code::Code, domain::path::RepoPath};
+use crate::{code::Code, domain::path::RepoPath, limits};
 use rustix::{
     fs::{AtFlags, FileType, Mode, OFlags, Stat, openat, readlinkat, statat},
     io::Errno,
@@ -56,6 +56,15 @@ pub enum OnDisk {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stamp([i128; 7]);
 
+impl Stamp {
+    /// The size of the file, bytes.
+    #[must_use]
+    pub fn size_bytes(&self) -> u64 {
+        let [_, _, size, ..] = self.0;
+        u64::try_from(size).unwrap_or(u64::MAX)
+    }
+}
+
 /// A path could not be looked at.
 #[derive(Debug, thiserror::Error)]
 pub enum LookError {
@@ -75,6 +84,17 @@ pub enum LookError {
         /// Its top.
         at: String,
     },
+    /// It does not fit into memory, see [`limits::CANDIDATE_FILE_BYTES`].
+    #[error(
+        "'{path}' holds {size_bytes} bytes, at most {} are accepted",
+        limits::CANDIDATE_FILE_BYTES
+    )]
+    TooLarge {
+        /// The path.
+        path: RepoPath,
+        /// Its size, at least.
+        size_bytes: u64,
+    },
     /// The operating system refused.
     #[error("cannot look at '{path}': {source}")]
     Io {
@@ -92,6 +112,7 @@ impl LookError {
         match self {
             Self::ThroughSymlink { .. } => Code::PathThroughSymlink,
             Self::InRepository { .. } => Code::PathInSubmodule,
+            Self::TooLarge { .. } => Code::FileTooLarge,
             Self::Io { .. } => Code::Io,
         }
     }
@@ -155,7 +176,7 @@ impl Root {
         })
     }
 
-    /// Reads a regular file.
+    /// Reads a regular file of at most [`limits::CANDIDATE_FILE_BYTES`], however fast it grows.
     ///
     /// # Errors
     /// See [`LookError`]; what is no regular file (any more) is an I/O error.
@@ -165,12 +186,15 @@ impl Root {
         let (dir, name) = self.parent(path)?.ok_or_else(gone)?;
         let at = dir.as_ref().unwrap_or(&self.fd);
         let fd = openat(at, name, FILE, Mode::empty()).map_err(|e| io(e.into()))?;
-        let mut file = File::from(fd);
-        if !file.metadata().map_err(io)?.is_file() {
+        let file = File::from(fd);
+        let found = file.metadata().map_err(io)?;
+        if !found.is_file() {
             return Err(io(std::io::ErrorKind::InvalidData.into()));
         }
+        require_size(path, found.len())?;
         let mut bytes = Vec::new();
-        file.read_to_end(&mut bytes).map_err(io)?;
+        file.take(limits::CANDIDATE_FILE_BYTES + 1).read_to_end(&mut bytes).map_err(io)?;
+        require_size(path, u64::try_from(bytes.len()).unwrap_or(u64::MAX))?;
         Ok(bytes)
     }
 
@@ -209,6 +233,18 @@ impl Root {
             }
         }
         Ok(Some((dir, last)))
+    }
+}
+
+/// Refuses a file that is too large to be read whole.
+///
+/// # Errors
+/// [`LookError::TooLarge`].
+pub fn require_size(path: &RepoPath, size_bytes: u64) -> Result<(), LookError> {
+    if size_bytes <= limits::CANDIDATE_FILE_BYTES {
+        Ok(())
+    } else {
+        Err(LookError::TooLarge { path: path.clone(), size_bytes })
     }
 }
 
@@ -323,5 +359,20 @@ mod tests {
         assert_eq!(root.look(&path("inner")).unwrap(), OnDisk::Directory { repository: true });
         assert_eq!(root.look(&path("no/such/file")).unwrap(), OnDisk::Absent);
         assert_eq!(root.look(&path("leak2/x")).unwrap(), OnDisk::Absent);
+    }
+
+    /// Sparse files: their size is read, never they themselves.
+    #[test]
+    fn what_does_not_fit_is_not_read() {
+        let repo = Repo::new();
+        let size_bytes = limits::CANDIDATE_FILE_BYTES + 1;
+        std::fs::File::create(repo.path("huge")).unwrap().set_len(size_bytes).unwrap();
+        let root = Root::open(&repo.top()).unwrap();
+        let OnDisk::File { stamp, .. } = root.look(&path("huge")).unwrap() else { panic!() };
+        assert_eq!(stamp.size_bytes(), size_bytes);
+        let error = root.read(&path("huge")).unwrap_err();
+        assert_eq!(error.code(), Code::FileTooLarge);
+        let told = "'huge' holds 536870913 bytes, at most 536870912 are accepted";
+        assert_eq!(error.to_string(), told);
     }
 }

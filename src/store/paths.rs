@@ -132,7 +132,11 @@ fn judge(
             let path = Path::new(OsStr::from_bytes(path.as_bytes())).to_owned();
             return Err(StateError::Io { path, source });
         }
-        Err(e @ (LookError::ThroughSymlink { .. } | LookError::InRepository { .. })) => {
+        Err(
+            e @ (LookError::ThroughSymlink { .. }
+            | LookError::InRepository { .. }
+            | LookError::TooLarge { .. }),
+        ) => {
             return Ok(Some((e.code(), e.to_string())));
         }
     };

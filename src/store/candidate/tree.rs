@@ -3,8 +3,9 @@
 use crate::{
     code::Code,
     domain::{candidate::ChangeKind, oid::Oid, path::RepoPath},
+    limits,
     store::{
-        beneath::{LookError, OnDisk, Root, link_escapes},
+        beneath::{LookError, OnDisk, Root, link_escapes, require_size},
         filters::{self, FilterError, Filters, Input, directories},
         object::{Kind, Object},
         tree::{self, Entry, Mode, TreeEditError, TreeError},
@@ -79,6 +80,15 @@ pub enum CandidateError {
         /// Their name.
         path: String,
     },
+    /// Together the files are too large, see [`limits::CANDIDATE_BYTES`].
+    #[error(
+        "the listed files hold {size_bytes} bytes, at most {} are accepted",
+        limits::CANDIDATE_BYTES
+    )]
+    TooLarge {
+        /// Their size.
+        size_bytes: u64,
+    },
     /// A file was written while it was read.
     #[error("'{0}' changed while it was read")]
     Moving(RepoPath),
@@ -109,6 +119,7 @@ impl CandidateError {
             Self::NoSuchPath(_) => Code::NoSuchPath,
             Self::NotAFile { code, .. } => *code,
             Self::Conflict { .. } => Code::PathConflicts,
+            Self::TooLarge { .. } => Code::FileTooLarge,
             Self::Moving(_) => Code::TreeChanged,
             Self::Look(e) => e.code(),
             Self::Filter(e) => e.code(),
@@ -137,6 +148,7 @@ pub fn fix_tree(
         let plan = plan(ctx.filters.repo, &rules, &root, (path, old))?;
         plans.push((path, old, plan));
     }
+    check_sizes(&plans)?;
     let (contents, mut objects) = store_files(ctx, &root, &mut parent, parent_tree, &plans)?;
     let mut listed = Vec::new();
     for (path, old, plan) in &plans {
@@ -266,6 +278,21 @@ fn plan(
             Ok(Plan::File { mode: rules.mode(executable, old), found })
         }
     }
+}
+
+/// Before anything is read, by us or by git: what is too large is never held in memory.
+fn check_sizes(plans: &[Planned<'_>]) -> Result<(), CandidateError> {
+    let mut size_bytes = 0_u64;
+    for (path, _, plan) in plans {
+        if let Plan::File { found: OnDisk::File { stamp, .. }, .. } = plan {
+            require_size(path, stamp.size_bytes())?;
+            size_bytes = size_bytes.saturating_add(stamp.size_bytes());
+        }
+    }
+    if size_bytes > limits::CANDIDATE_BYTES {
+        return Err(CandidateError::TooLarge { size_bytes });
+    }
+    Ok(())
 }
 
 /// Added to the index and then removed from disk: tracked, though in no commit.

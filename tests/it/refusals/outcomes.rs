@@ -5,6 +5,7 @@ use crate::{
     env::{Output, TestEnv, allowlist},
     house::text,
 };
+use git_agentproto::limits;
 use serde_json::Value;
 use std::fs;
 
@@ -44,6 +45,19 @@ pub(super) const OUTCOMES: &[Outcome] = &[
     ("gate-not-runnable", 2, |e| gated_by(e, "#!/no/such/interpreter\n", "a.txt")),
     ("tree-changed-during-gate", 2, |e| gated_by(e, "#!/bin/sh\necho more >> a.txt\n", "a.txt")),
     ("runner-failed", 2, |e| gated_by(e, "#!/bin/sh\nkill -9 $PPID\nsleep 60\n", "a.txt")),
+    ("file-too-large", 2, |e| {
+        let file = fs::File::create(e.repo().join("huge")).unwrap();
+        file.set_len(limits::CANDIDATE_FILE_BYTES + 1).unwrap();
+        e.commit(&["huge"], &["true"])
+    }),
+    ("file-too-large", 2, |e| {
+        let names = ["one", "two", "three"];
+        for name in names {
+            let file = fs::File::create(e.repo().join(name)).unwrap();
+            file.set_len(limits::CANDIDATE_BYTES / 3 + 1).unwrap();
+        }
+        e.commit(&names, &["true"])
+    }),
     ("no-such-path", 2, |e| e.commit(&["nowhere.txt"], &["true"])),
     ("path-conflicts-unlisted", 2, |e| {
         fs::remove_file(e.repo().join("a.txt")).unwrap();
