@@ -84,6 +84,7 @@ codes! {
     ShallowUnsupported "shallow-unsupported" REFUSED "fetch the whole history: git fetch --unshallow";
     PartialCloneUnsupported "partial-clone-unsupported" REFUSED "clone without --filter";
     ObjectDirectoryUnsupported "object-directory-unsupported" REFUSED "unset GIT_OBJECT_DIRECTORY";
+    NamespaceUnsupported "namespace-unsupported" REFUSED "unset GIT_NAMESPACE";
     Quarantine "quarantine" REFUSED "nothing is written from inside a receive quarantine";
     PlatformUnsupported "platform-unsupported" FATAL "use Linux or macOS";
     NoCommitsYet "no-commits-yet" REFUSED "make the first commit with git, then try again";

@@ -2,7 +2,8 @@
 //!
 //! Contract: the environment is looked at once, here. `GIT_DIR`, `GIT_WORK_TREE`, `GIT_COMMON_DIR`,
 //! `GIT_CEILING_DIRECTORIES` and `GIT_DISCOVERY_ACROSS_FILESYSTEM` count, relative ones against the current
-//! directory; `GIT_INDEX_FILE` is ignored; `GIT_OBJECT_DIRECTORY` and a receive quarantine are refused.
+//! directory; `GIT_INDEX_FILE` is ignored; `GIT_OBJECT_DIRECTORY`, `GIT_NAMESPACE` and a receive quarantine
+//! are refused.
 //! Every path handed out is absolute and real. Nothing is written.
 
 use super::names::AGENT_DIR;
@@ -115,6 +116,8 @@ struct Found {
 /// There is none, or the environment asks for something refused; see [`OpenError`].
 pub fn discover(env: &Env) -> Result<Location, OpenError> {
     refuse_variable(env, "GIT_OBJECT_DIRECTORY", Code::ObjectDirectoryUnsupported)?;
+    // Under a namespace git and we would mean different refs by the same name.
+    refuse_variable(env, "GIT_NAMESPACE", Code::NamespaceUnsupported)?;
     refuse_variable(env, "GIT_QUARANTINE_PATH", Code::Quarantine)?;
     let cwd = real(env.cwd())?;
     let named = |name| env.get(name).filter(|v| !v.is_empty()).map(|v| cwd.join(v));
@@ -406,6 +409,7 @@ mod tests {
         assert_eq!(index, at(&repo, &top));
         let code = |vars| with(&repo, &top, vars).unwrap_err().code();
         assert_eq!(code(&[("GIT_OBJECT_DIRECTORY", "x")]), Code::ObjectDirectoryUnsupported);
+        assert_eq!(code(&[("GIT_NAMESPACE", "x")]), Code::NamespaceUnsupported);
         assert_eq!(code(&[("GIT_QUARANTINE_PATH", "x")]), Code::Quarantine);
         assert_eq!(code(&[("GIT_DIR", "nowhere")]), Code::NotARepository);
         let deep = top.join("d");

@@ -207,6 +207,7 @@ const REPOSITORY: &[Row] = &[
     row("object-directory-unsupported", 6, |e| {
         adopt_here(e.repo()).var("GIT_OBJECT_DIRECTORY", e.repo().join(".git/objects"))
     }),
+    row("namespace-unsupported", 6, |e| adopt_here(e.repo()).var("GIT_NAMESPACE", "elsewhere")),
     row("quarantine", 6, |e| {
         adopt_here(e.repo()).var("GIT_QUARANTINE_PATH", e.repo().join(".git/objects/incoming"))
     }),
