@@ -108,12 +108,6 @@ impl RepoPath {
     pub fn is_rule(&self) -> bool {
         self.names().next().is_some_and(|top| RULE_PATHS.iter().any(|rule| rule.as_bytes() == top))
     }
-
-    /// True when `self` lies below the directory `dir`.
-    #[must_use]
-    pub fn is_below(&self, dir: &Self) -> bool {
-        self.0.len() > dir.0.len() && self.0.starts_with(&dir.0) && self.0[dir.0.len()] == b'/'
-    }
 }
 
 /// Names git treats as its own directory on some file system: `.git` in any case, with trailing

@@ -100,17 +100,6 @@ fn one(ledger: &Ledger, policy: &Policy, effect: &Effect) -> Result<Step, Perfor
     }
 }
 
-/// Does everything that is due for any policy of this clone.
-///
-/// # Errors
-/// As [`policy`]; the first failure ends it.
-pub fn everything(ledger: &Ledger) -> Result<(), PerformError> {
-    for open in ledger.policies(false)? {
-        policy(ledger, &open.policy_id)?;
-    }
-    Ok(())
-}
-
 /// True when somebody has to do something for this policy.
 #[must_use]
 pub fn is_due(policy: &Policy) -> bool {
