@@ -7,7 +7,7 @@
 //!
 //! [`land`] may be called again after a kill at any point: what a dead run left is told from a foreign
 //! lock by its inode, because the lock is a hard link to a record made before it. The caller sees to it
-//! that one process at a time lands a policy.
+//! that one process at a time lands under a name.
 
 mod index;
 
@@ -21,7 +21,7 @@ use super::{
 };
 use crate::{
     code::Code,
-    domain::{ids::PolicyId, oid::Oid},
+    domain::oid::Oid,
     limits::{INDEX_LOCK_HOLD_MAX_MS, INDEX_LOCK_HOLD_MS, INDEX_LOCK_WAIT_MS},
 };
 use index::IndexLock;
@@ -40,8 +40,10 @@ pub struct LandCtx<'a> {
     pub git: &'a dyn Fn(&Worktree) -> Result<Git, GitError>,
     /// Our own directory in the common directory: records and prepared indexes lie in its `tmp`.
     pub agent_dir: &'a Path,
-    /// Whose candidate it is.
-    pub policy: &'a PolicyId,
+    /// Names the landing in its lock records: the same in every attempt, and nobody else's.
+    pub name: &'a str,
+    /// What the reflog says about the move.
+    pub reflog: &'a str,
     /// The branch, full ref name.
     pub branch: &'a str,
     /// The candidate's parent: where the branch must be.
@@ -140,6 +142,16 @@ pub fn land(ctx: LandCtx<'_>, worktrees: &[Worktree]) -> Result<Landed, LandErro
     land_watched(ctx, worktrees, &|_| {})
 }
 
+/// Finishes or takes back what a killed [`land`] of this very candidate left, and moves no branch: an index
+/// that waits is put in place when the branch has got there, and dropped when it has not.
+///
+/// # Errors
+/// See [`LandError`]; call again.
+pub fn settle(ctx: LandCtx<'_>, worktrees: &[Worktree]) -> Result<(), LandError> {
+    let landing = Landing { ctx, at: &|_| {}, worktrees, locks: Vec::new() };
+    landing.settle_dead_run().map(drop)
+}
+
 fn land_watched(
     ctx: LandCtx<'_>,
     worktrees: &[Worktree],
@@ -193,14 +205,14 @@ struct Landing<'a> {
 }
 
 impl Landing<'_> {
-    /// Finishes or takes back what a killed run of this policy left. True if an index may still have to be
+    /// Finishes or takes back what a killed run under this name left. True if an index may still have to be
     /// brought up to date although the branch is at the candidate: a `git update-ref` outlives the
     /// process that started it, and people remove locks by hand.
     fn settle_dead_run(&self) -> Result<bool, LandError> {
         let tip = self.tip()?;
         let mut unfinished = false;
         for worktree in self.worktrees {
-            let lock = IndexLock::new(self.ctx.agent_dir, self.ctx.policy, worktree);
+            let lock = IndexLock::new(self.ctx.agent_dir, self.ctx.name, worktree);
             if !lock.is_recorded()? {
                 continue;
             }
@@ -293,7 +305,7 @@ impl Landing<'_> {
     fn take_locks(&mut self, worktrees: &[&Worktree]) -> Result<Option<Landed>, LandError> {
         let end = Instant::now() + Duration::from_millis(self.ctx.lock_wait_ms);
         for worktree in worktrees {
-            let lock = IndexLock::new(self.ctx.agent_dir, self.ctx.policy, worktree);
+            let lock = IndexLock::new(self.ctx.agent_dir, self.ctx.name, worktree);
             lock.record()?;
             self.locks.push(lock.clone());
             (self.at)(Step::Recorded);
@@ -306,7 +318,6 @@ impl Landing<'_> {
     }
 
     fn move_branch(&self, from: Option<&Worktree>) -> Result<Option<Landed>, LandError> {
-        let message = format!("agentproto: policy {}", self.ctx.policy);
         let (new, old) = (self.ctx.candidate.to_string(), self.ctx.parent.to_string());
         let settings = [
             "core.hooksPath=/dev/null",
@@ -315,7 +326,7 @@ impl Landing<'_> {
             "core.filesRefLockTimeout=3000",
         ];
         let mut args: Vec<&str> = settings.iter().flat_map(|s| ["-c", *s]).collect();
-        args.extend(["update-ref", "-m", &message, "--end-of-options"]);
+        args.extend(["update-ref", "-m", self.ctx.reflog, "--end-of-options"]);
         args.extend([self.ctx.branch, &new, &old]);
         let Err(refused) = self.git_in(from)?.call(&args, b"", &[]) else { return Ok(None) };
         // A lost race is an answer; a lock that was not to be had is a failure.

@@ -1,17 +1,14 @@
 //! One worktree's `index.lock`, held over a kill, and the index prepared under it.
 //!
-//! The record `tmp/index-lock.<policy>.<worktree>` exists before the lock, which is a hard link to it: same
+//! The record `tmp/index-lock.<name>.<worktree>` exists before the lock, which is a hard link to it: same
 //! inode = ours, whoever finds it. The prepared index lies beside the record until it is renamed.
 
 use super::{LandError, Step};
-use crate::{
-    domain::ids::PolicyId,
-    store::{
-        candidate::Listed,
-        filters::info_line,
-        git::Git,
-        worktree_state::{StateError, Worktree, exists},
-    },
+use crate::store::{
+    candidate::Listed,
+    filters::info_line,
+    git::Git,
+    worktree_state::{StateError, Worktree, exists},
 };
 use std::{
     ffi::OsStr,
@@ -22,7 +19,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// The lock of one worktree's index for one policy.
+/// The lock of one worktree's index for one landing.
 #[derive(Clone, Debug)]
 pub(super) struct IndexLock {
     record: PathBuf,
@@ -55,13 +52,13 @@ fn meta(path: &Path) -> Result<Option<Metadata>, LandError> {
 }
 
 impl IndexLock {
-    pub(super) fn new(agent_dir: &Path, policy: &PolicyId, worktree: &Worktree) -> Self {
+    pub(super) fn new(agent_dir: &Path, name: &str, worktree: &Worktree) -> Self {
         let tmp = agent_dir.join("tmp");
         Self {
-            record: tmp.join(format!("index-lock.{policy}.{}", worktree.id)),
-            prepared: tmp.join(format!("index.{policy}.{}", worktree.id)),
+            record: tmp.join(format!("index-lock.{name}.{}", worktree.id)),
+            prepared: tmp.join(format!("index.{name}.{}", worktree.id)),
             git_dir: worktree.git_dir.clone(),
-            holder: format!("held by git agentproto for {policy}\n"),
+            holder: format!("held by git agentproto for {name}\n"),
         }
     }
 

@@ -26,7 +26,6 @@ const STEPS: [Step; 8] = [
 /// A candidate over `HEAD`, stored and ready to land.
 struct Scene {
     repo: Repo,
-    policy: PolicyId,
     parent: Oid,
     candidate: Oid,
     listed: Vec<Listed>,
@@ -60,8 +59,8 @@ impl Scene {
         repo.store(&fixed.objects);
         repo.store(std::slice::from_ref(&commit));
         let worktrees = vec![repo.worktree()];
-        let (policy, listed) = (POLICY.parse().unwrap(), fixed.listed);
-        Self { repo, policy, parent, candidate: commit.id, listed, worktrees }
+        let listed = fixed.listed;
+        Self { repo, parent, candidate: commit.id, listed, worktrees }
     }
 
     fn agent_dir(&self) -> PathBuf {
@@ -74,7 +73,8 @@ impl Scene {
             repo: &gix,
             git: &|worktree| Ok(self.repo.program_at(worktree)),
             agent_dir: &self.agent_dir(),
-            policy: &self.policy,
+            name: POLICY,
+            reflog: &format!("agentproto: policy {POLICY}"),
             branch: "refs/heads/main",
             parent: self.parent,
             candidate: self.candidate,
