@@ -148,7 +148,8 @@ pub fn land(ctx: LandCtx<'_>, worktrees: &[Worktree]) -> Result<Landed, LandErro
 /// # Errors
 /// See [`LandError`]; call again.
 pub fn settle(ctx: LandCtx<'_>, worktrees: &[Worktree]) -> Result<(), LandError> {
-    let landing = Landing { ctx, at: &|_| {}, worktrees, locks: Vec::new() };
+    let (at, preparing) = (&|_| {}, Duration::ZERO);
+    let landing = Landing { ctx, at, worktrees, locks: Vec::new(), preparing };
     landing.settle_dead_run().map(drop)
 }
 
