@@ -4,7 +4,7 @@
 //! before anything is recorded; a line that was signed is judged under the lock, against the policy, the branch
 //! and the signers as they are at that instant, and a bad one leaves exactly one `ack:refused` (decisions 22).
 
-use super::{Ledger, LedgerError, Recording, View, load};
+use super::{Ledger, LedgerError, Recording, View};
 use crate::{
     code::Code,
     domain::{
@@ -118,15 +118,7 @@ impl Ledger {
         if let Some(policy) = self.policy(id)? {
             return Ok(policy);
         }
-        let own = self.tip()?.map(|tip| tip.writer);
-        for tip in self.store.journals()? {
-            let read = |path: &str| self.store.document(&tip.tree, path).map_err(LedgerError::from);
-            let foreign = Some(&tip.writer) != own.as_ref();
-            if foreign && load::load_one::<Policy>(&Entity::Policy(id.clone()), &read)?.is_some() {
-                let because = format!("it belongs to writer {}", tip.writer);
-                return Err(LedgerError::refused(Code::NotOwner, id.as_str(), because));
-            }
-        }
+        self.require_not_foreign(id)?;
         self.require_policy(id)
     }
 

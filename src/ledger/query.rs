@@ -189,14 +189,34 @@ impl Ledger {
     /// The policy a person means.
     ///
     /// # Errors
-    /// As [`Ledger::find`].
+    /// As [`Ledger::find`]; `not-owner` for an id that only another clone's journal knows.
     pub fn find_policy(&self, text: &str) -> Result<PolicyId, LedgerError> {
-        match self.find_among(text, Code::NoSuchPolicy, &[PolicyId::PREFIX])? {
+        let found = self.find_among(text, Code::NoSuchPolicy, &[PolicyId::PREFIX]);
+        if found.as_ref().is_err_and(|e| e.code() == Code::NoSuchPolicy)
+            && let Ok(id) = text.parse()
+        {
+            self.require_not_foreign(&id)?;
+        }
+        match found? {
             Entity::Policy(id) => Ok(id),
             Entity::Session(_) => {
                 Err(LedgerError::refused(Code::NoSuchPolicy, text, "that is no policy"))
             }
         }
+    }
+
+    /// Refuses a policy that another clone's journal tells of: only its owner answers for it.
+    pub(super) fn require_not_foreign(&self, id: &PolicyId) -> Result<(), LedgerError> {
+        let own = self.tip()?.map(|tip| tip.writer);
+        for tip in self.store.journals()? {
+            let read = |path: &str| self.store.document(&tip.tree, path).map_err(LedgerError::from);
+            let foreign = Some(&tip.writer) != own.as_ref();
+            if foreign && load::load_one::<Policy>(&Entity::Policy(id.clone()), &read)?.is_some() {
+                let because = format!("it belongs to writer {}", tip.writer);
+                return Err(LedgerError::refused(Code::NotOwner, id.as_str(), because));
+            }
+        }
+        Ok(())
     }
 
     /// The session a person means.

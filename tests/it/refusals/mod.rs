@@ -206,7 +206,6 @@ const NOT_PROVOKED_HERE: &[(&str, &str)] = &[
         "malformed",
         "this version judges only lines it wrote itself; the tests of the signed line judge it",
     ),
-    ("not-owner", "acks from another clone come with sync"),
     ("notes-contended", "needs two hundred lost races in a row"),
     ("orphan", "answers from elsewhere come with sync"),
     ("path-has-nul", "an argument cannot hold a NUL; the tests of repository paths judge it"),

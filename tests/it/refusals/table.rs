@@ -1,7 +1,7 @@
 //! The rows, sorted by area, and the situations they need.
 
 use super::{Row, Try, answered, row, run};
-use crate::env::TestEnv;
+use crate::{env::TestEnv, house::text};
 use std::{fs, path::PathBuf};
 
 /// `attach` of an emit policy to a new session.
@@ -82,6 +82,18 @@ pub(super) fn adopt_here(dir: PathBuf) -> Try {
 fn ack(env: &TestEnv, more: &[&str]) -> Try {
     let policy = env.awaiting("f.txt");
     run(["ack", &policy].iter().chain(more))
+}
+
+/// A command about a policy that only a fetched journal knows.
+fn of_another_clone(env: &TestEnv, command: &[&str]) -> Try {
+    let dir = cloned(env, &[]);
+    let out = env.ap_in(&dir, &["session", "adopt", "--label", "s", "--cwd", ".", "--json"]);
+    let session = text(&out.exits(0).json(), "sessionId");
+    let out = env.ap_in(&dir, &["attach", &session, "--json", "--", "true"]);
+    let policy = text(&out.exits(0).json(), "policyId");
+    let journals = "refs/agentproto/journal/*:refs/agentproto/remotes/other/journal/*";
+    env.git(&["fetch", "-q", dir.to_str().unwrap(), journals]);
+    run(command.iter().copied().chain([policy.as_str()]))
 }
 
 fn ack_by(env: &TestEnv, key: &str, options: &[&str]) -> Try {
@@ -425,6 +437,9 @@ const ACKS: &[Row] = &[
         ack(e, &["--yes"]).var("AGENTPROTO_SESSION_ID", session)
     }),
     row("confirmation-needed", 5, |e| ack(e, &[])),
+    row("not-owner", 6, |e| of_another_clone(e, &["ack", "--yes"])),
+    row("not-owner", 6, |e| of_another_clone(e, &["policy", "cancel"])),
+    row("not-owner", 6, |e| of_another_clone(e, &["policy", "show"])),
     row("not-awaiting", 6, |e| {
         let session = e.adopt("s");
         let policy = e.attach(&session, &["--", "true"]);
