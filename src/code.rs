@@ -184,6 +184,8 @@ codes! {
     ProtectedSetting "protected-setting" REFUSED "set it in global configuration";
     BadSetting "bad-setting" BROKEN "correct the value";
     DirNotEmpty "dir-not-empty" REFUSED "name a directory that does not exist or is empty";
+    TrustedRefRemote "trusted-ref-remote" REFUSED "commit the file on that branch of the remote";
+    RuleFileStaged "rule-file-staged" REFUSED "commit it or unstage it first";
     NoTrustedRef "no-trusted-ref" REFUSED "name it: git agentproto init";
 
     // waiting and checking

@@ -1,16 +1,26 @@
-//! `allow -- CMD ARGS…`: lets a command run as a gate, for this person and this repository; `allow` alone tells
-//! what may run and which file says so, which is also where it is taken back.
+//! `allow -- CMD ARGS…`: lets a command run as a gate, for this person and this repository, or with `--commit`
+//! for everybody; `allow` alone tells what may run and which file says so, which is also where it is taken back.
+//!
+//! Contract: what binds everybody is committed by a person at a terminal, never by a program on its own.
 
 use super::{cx::Cx, error::CliError, text::shown};
-use crate::{code::exit, store::allowlist::Listed};
+use crate::{
+    code::{Code, exit},
+    ledger::{AllowCommitted, AllowLanded, WorkingFile},
+    store::allowlist::{Listed, RULE_FILE},
+};
 use serde_json::{Value, json};
+use std::io::{self, IsTerminal as _};
 
 /// How it is used; what follows `--` is the command.
-pub(super) const USAGE: &str = "git agentproto allow [-- CMD [ARGS]…]";
+pub(super) const USAGE: &str = "git agentproto allow [[--commit] -- CMD [ARGS]…]";
 
 /// What may run.
 #[derive(clap::Args)]
 pub(super) struct AllowArgs {
+    /// For everybody: commit the entry on the local trusted branch; only from a terminal
+    #[arg(long, requires = "argv")]
+    commit: bool,
     /// The program and its first arguments; whatever comes after them is allowed, too. Without it: what may run
     #[arg(last = true, value_name = "CMD")]
     argv: Vec<String>,
@@ -19,6 +29,9 @@ pub(super) struct AllowArgs {
 pub(super) fn run(cx: &Cx, args: &AllowArgs) -> Result<u8, CliError> {
     if args.argv.is_empty() {
         return list(cx);
+    }
+    if args.commit {
+        return commit(cx, &args.argv);
     }
     let allowed = cx.ledger()?.allow(&args.argv)?;
     let command = shell_words::join(&args.argv);
@@ -62,9 +75,100 @@ fn list_text(listed: &[Listed]) -> String {
     text
 }
 
+fn commit(cx: &Cx, argv: &[String]) -> Result<u8, CliError> {
+    cx.require_person(Code::PersonOnly, "allow --commit")?;
+    if !io::stdin().is_terminal() {
+        let why = "--commit changes the rules of everybody and needs a person at a terminal";
+        let command = shell_words::join(argv);
+        return Err(CliError::new(Code::ConfirmationNeeded, why).with_hint(format!(
+            "run it in a terminal, or allow it for yourself: git agentproto allow -- {command}"
+        )));
+    }
+    let done = cx.ledger()?.allow_commit(argv)?;
+    cx.answer(&to_json(argv, &done), &to_text(argv, &done))?;
+    Ok(exit::DONE)
+}
+
+fn to_json(argv: &[String], done: &AllowCommitted) -> Value {
+    let landed = done.landed.as_ref();
+    let working_file = landed.map(|landed| match landed.working_file {
+        WorkingFile::Written => "written",
+        WorkingFile::Kept { .. } => "kept",
+        WorkingFile::OtherBranch => "other-branch",
+    });
+    json!({
+        "schema": "agentproto/allow/1",
+        "argv": argv,
+        "file": RULE_FILE,
+        "changed": landed.is_some(),
+        "trustedRef": done.trusted_ref,
+        "commit": landed.map(|landed| landed.commit.to_string()),
+        "workingFile": working_file,
+        "rulesAccepted": landed.map(|landed| landed.accepted),
+    })
+}
+
+fn to_text(argv: &[String], done: &AllowCommitted) -> String {
+    let (command, branch) = (shell_words::join(argv), shown(&done.trusted_ref));
+    let command = shown(&command);
+    let Some(AllowLanded { commit, working_file, accepted, hook }) = &done.landed else {
+        return format!("{command} was allowed before, by {RULE_FILE} on {branch}\n");
+    };
+    let mut text = format!(
+        "{command} may run as a gate from now on, for everybody\n\
+         {RULE_FILE} is committed on {branch}: {commit}\n"
+    );
+    if let WorkingFile::Kept { because } = working_file {
+        let because = shown(because);
+        text.push_str(&format!("the file here was left alone and shows as modified: {because}\n"));
+    }
+    if !accepted {
+        text.push_str(
+            "other changes of the rule files wait: look at them, then git agentproto trust\n",
+        );
+    }
+    if let Some(said) = hook {
+        text.push_str(&format!("post-commit failed: {}\n", shown(said)));
+    }
+    text
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_was_committed_and_what_was_left_is_told() {
+        let argv = ["make".to_owned(), "check it".to_owned()];
+        let commit = "1".repeat(40).parse().unwrap();
+        let because = "it was not\u{1b} so".to_owned();
+        let landed = AllowLanded {
+            commit,
+            working_file: WorkingFile::Kept { because },
+            accepted: false,
+            hook: Some("no".into()),
+        };
+        let mut done =
+            AllowCommitted { trusted_ref: "refs/heads/main".into(), landed: Some(landed) };
+        assert_eq!(
+            to_text(&argv, &done),
+            format!(
+                "make 'check it' may run as a gate from now on, for everybody\n\
+                 .agentproto/allowed-commands.json is committed on refs/heads/main: {commit}\n\
+                 the file here was left alone and shows as modified: it was not\\x1b so\n\
+                 other changes of the rule files wait: look at them, then git agentproto trust\n\
+                 post-commit failed: no\n"
+            )
+        );
+        let object = to_json(&argv, &done);
+        assert_eq!((&object["workingFile"], &object["changed"]), (&json!("kept"), &json!(true)));
+        done.landed = None;
+        assert_eq!(
+            to_text(&argv, &done),
+            "make 'check it' was allowed before, by .agentproto/allowed-commands.json on refs/heads/main\n"
+        );
+        assert_eq!(to_json(&argv, &done)["commit"], Value::Null);
+    }
 
     #[test]
     fn what_may_run_stands_below_where_it_is_said() {

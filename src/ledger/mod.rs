@@ -26,7 +26,9 @@ pub use error::{LedgerError, Problem};
 pub use query::{Listed, Meant, Page, Query, Seen};
 pub use record::{Recording, View};
 pub use review::{Changed, LineCounts, Review, SignersSeen};
-pub use setup::{AllowDone, InitAsk, InitDone, RulesAccepted};
+pub use setup::{
+    AllowCommitted, AllowDone, AllowLanded, InitAsk, InitDone, RulesAccepted, WorkingFile,
+};
 
 use crate::{
     domain::{candidate::Identity, oid::Oid},
@@ -54,7 +56,9 @@ impl Ledger {
     pub fn open(env: &Env, actor: &str) -> Result<Self, LedgerError> {
         let location = location::discover(env)?;
         let store = Store::open(location, env)?;
-        Ok(Self { store, env: env.clone(), actor: actor.to_owned() })
+        let ledger = Self { store, env: env.clone(), actor: actor.to_owned() };
+        ledger.settle_dead_allows();
+        Ok(ledger)
     }
 
     /// The store below.

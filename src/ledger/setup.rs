@@ -1,10 +1,11 @@
 //! `init`, `allow`, `trust`: what a person sets up for a repository.
 //!
 //! Contract: everything goes into the person's own settings and key directory; nothing tracked, no commit, no
-//! repository configuration and no ref is written. All that can be checked is checked while the plan is made;
+//! repository configuration and no ref is written, with the one exception of `allow --commit` ([`commit`]). All that can be checked is checked while the plan is made;
 //! writing comes last, and a dry run stops before it. Doing it again changes nothing. Refused inside a
 //! supervised session: these are the rules an agent lives under.
 
+mod commit;
 mod signer;
 
 use super::{
@@ -28,6 +29,8 @@ use crate::{
     },
 };
 use std::path::{Path, PathBuf};
+
+pub use commit::{AllowCommitted, AllowLanded, WorkingFile};
 
 /// What `init` is asked for.
 #[derive(Clone, Debug, Default)]

@@ -76,6 +76,14 @@ impl LooseStore {
         last.map_or(Ok(()), |e| Err(e.into()))
     }
 
+    /// Writes the object so that neither bytes nor name can be lost: what a ref will point to next.
+    pub(super) fn write_for_ref(&self, object: &Object) -> Result<(), StoreError> {
+        self.write(object, Durable::Yes)?;
+        let path = self.path(&object.id);
+        files::sync_dir(path.parent().unwrap_or(&self.objects))?;
+        Ok(files::sync_dir(&self.objects)?)
+    }
+
     /// Reads what is there and hashes it.
     pub(super) fn state(&self, id: &Oid) -> Result<LooseState, StoreError> {
         let Some(data) = files::read_optional(&self.path(id))? else {

@@ -200,6 +200,17 @@ impl Store {
         Ok(KeptPack { name: built.name })
     }
 
+    /// Makes a few objects durable as loose ones, for a ref that is moved to them next and that no event
+    /// names: nothing but that ref keeps them from a prune.
+    ///
+    /// # Errors
+    /// They cannot be written.
+    pub fn write_loose(&self, objects: &[Object]) -> Result<(), StoreError> {
+        // Under the lock alone nobody sweeps staged files.
+        let _lock = self.lock()?;
+        objects.iter().try_for_each(|object| self.loose.write_for_ref(object))
+    }
+
     /// Takes the journal lock; makes our directory where it is missing.
     fn lock(&self) -> Result<KernelLock, StoreError> {
         files::make_dirs(&self.agent.join("tmp"))?;

@@ -213,8 +213,16 @@ const NOT_PROVOKED_HERE: &[(&str, &str)] = &[
     ("protected-setting", "such a value is ignored; the refusal it leads to has its row"),
     ("read-only", "needs a file system mounted read-only"),
     ("replayed", "this version judges only what it signed itself; the engine's tests judge it"),
+    (
+        "rule-file-staged",
+        "meets a person at a terminal only; the tests of `allow --commit` bring it about",
+    ),
     ("secret-env", "gates take variables only from files of definitions, which come later"),
     ("store-unusable", "needs a damaged log; the store's tests bring it about"),
+    (
+        "trusted-ref-remote",
+        "meets a person at a terminal only; the tests of `allow --commit` bring it about",
+    ),
     ("unknown-field", "definitions in files come later"),
 ];
 

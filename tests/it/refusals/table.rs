@@ -431,12 +431,14 @@ const OPERATIONS: &[Row] = &[
 const ACKS: &[Row] = &[
     row("person-only", 6, |e| inside_session(e, &["init", "--yes"])),
     row("person-only", 6, |e| inside_session(e, &["allow", "--", "test"])),
+    row("person-only", 6, |e| inside_session(e, &["allow", "--commit", "--", "test"])),
     row("person-only", 6, |e| inside_session(e, &["trust"])),
     row("ack-from-session", 6, |e| {
         let session = e.adopt("s");
         ack(e, &["--yes"]).var("AGENTPROTO_SESSION_ID", session)
     }),
     row("confirmation-needed", 5, |e| ack(e, &[])),
+    row("confirmation-needed", 5, |_| run(["allow", "--commit", "--", "make"])),
     row("not-owner", 6, |e| of_another_clone(e, &["ack", "--yes"])),
     row("not-owner", 6, |e| of_another_clone(e, &["policy", "cancel"])),
     row("not-owner", 6, |e| of_another_clone(e, &["policy", "show"])),
