@@ -29,7 +29,7 @@ use crate::{
 use std::path::PathBuf;
 
 /// Set in everything a supervised session starts.
-const SESSION_VARIABLE: &str = "AGENTPROTO_SESSION_ID";
+pub(super) const SESSION_VARIABLE: &str = "AGENTPROTO_SESSION_ID";
 /// The key that signs when `--key` names none.
 pub(super) const SIGNING_KEY: &str = "agentproto.signingKey";
 

@@ -4,7 +4,8 @@
 //! before the gate (paths, operations in progress) is judged again by the candidate and the landing.
 
 use super::{
-    CommitAsk, Ledger, LedgerError, attach::Site, gates::settings_error, problems::Problems,
+    CommitAsk, Ledger, LedgerError, ack::SESSION_VARIABLE, attach::Site, gates::settings_error,
+    problems::Problems,
 };
 use crate::{
     code::Code,
@@ -117,6 +118,11 @@ impl Ledger {
         }
         let refused =
             |because: String| Err(LedgerError::refused(Code::NoAckNotAllowed, "--no-ack", because));
+        // A session chooses its own GIT_CONFIG_GLOBAL, so what is set there is not the person's word.
+        if self.env.get(SESSION_VARIABLE).is_some() {
+            let why = "a person asks for it, outside of sessions";
+            return refused(format!("{SESSION_VARIABLE} is set here: {why}"));
+        }
         if let Some(rule) = paths.iter().find(|p| p.is_rule()) {
             return refused(format!("'{rule}' is a rule file: its changes always need an ack"));
         }

@@ -175,6 +175,10 @@ fn rules_come_from_the_trusted_ref_and_the_person_alone() {
     lab.set("agentproto.allowNoAck", "true");
     ledger.attach(&session, &emit(&["test", "-d", "."]), Covers::Next).unwrap();
     ledger.attach(&session, &no_ack(), Covers::Next).unwrap();
+    for id in ["ses_x", ""] {
+        let inside = lab.ledger_at(&lab.repo.top(), &[("AGENTPROTO_SESSION_ID", id)]);
+        assert_eq!(refused(&lab, &inside, &session, &no_ack()), ["no-ack-not-allowed"]);
+    }
     for rule in [".agentproto/allowed-commands.json", "agentproto.json"] {
         let ask = with_commit(|c| (c.no_ack, c.paths) = (true, vec![rule.into()]));
         assert_eq!(refused(&lab, &ledger, &session, &ask), ["no-ack-not-allowed"], "{rule}");

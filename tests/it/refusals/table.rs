@@ -296,6 +296,10 @@ const ATTACH: &[Row] = &[
         e.git(&["config", "agentproto.allowNoAck", "true"]);
         commit(e, &["--no-ack"])
     }),
+    row("no-ack-not-allowed", 6, |e| {
+        e.global("agentproto.allowNoAck", "true");
+        commit(e, &["--no-ack"]).var("AGENTPROTO_SESSION_ID", "ses_x")
+    }),
     row("bad-setting", 2, |e| {
         e.global("agentproto.allowNoAck", "perhaps");
         commit(e, &["--no-ack"])
