@@ -182,11 +182,12 @@ impl Signers {
 
 impl Line {
     fn allows(&self, principal: &str, namespace: &str, at: Timestamp) -> Result<(), Why> {
+        // First what the key is for: under which name it is listed for other things is beside the point.
+        self.is_for(namespace)?;
         if !matches(&self.principals, principal) {
             let listed = self.principals.clone();
             return Err(Why::Principal { listed, required: principal.to_owned() });
         }
-        self.is_for(namespace)?;
         self.is_valid_at(at)
     }
 

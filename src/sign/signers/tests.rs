@@ -61,6 +61,11 @@ fn each_refusal_says_what_is_wrong() {
         why("a@x namespaces=\"git\""),
         "the key is listed for namespaces 'git', required 'agentproto-ack'"
     );
+    // Whoever it is listed as: no name would help.
+    assert_eq!(
+        why("b@x namespaces=\"git\""),
+        "the key is listed for namespaces 'git', required 'agentproto-ack'"
+    );
     assert_eq!(
         why("a@x valid-after=\"20260201Z\""),
         "the key is valid after 2026-02-01T00:00:00.000Z"
