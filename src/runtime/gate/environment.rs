@@ -1,5 +1,10 @@
 //! The environment of a gate: a keep-list (decision 10), never an inheritance.
 //!
+//! Whoever starts the performer chooses the values, and that may be the session whose work is judged. So of the
+//! families that are kept, what chooses a program or its flags is left out: a red gate must not turn green
+//! by a linker, a flag or a toolchain that the session names. A person who means one names it in
+//! `agentproto.gateEnv`. What this does not do is in `docs/adr/0004`.
+//!
 //! Contract: a variable reaches a gate because it is named here or in the user's `agentproto.gateEnv`.
 //! What redirects git or loads code into every program (`GIT_*`, `LD_*`, `BASH_ENV`, `ENV`) never does,
 //! whoever names it: a gate that runs its own git must not hit the supervised repository.
@@ -12,7 +17,7 @@ use std::{
     path::Path,
 };
 
-const KEPT: [&str; 20] = [
+const KEPT: [&str; 24] = [
     "HOME",
     "USER",
     "LOGNAME",
@@ -25,6 +30,10 @@ const KEPT: [&str; 20] = [
     "GOPATH",
     "GOCACHE",
     "JAVA_HOME",
+    "NVM_DIR",
+    "NVM_BIN",
+    "NVM_INC",
+    "PYENV_ROOT",
     "http_proxy",
     "https_proxy",
     "no_proxy",
@@ -34,7 +43,23 @@ const KEPT: [&str; 20] = [
     "NO_PROXY",
     "ALL_PROXY",
 ];
-const KEPT_PREFIXES: [&str; 6] = ["LC_", "XDG_", "CARGO_", "RUSTUP_", "NVM_", "PYENV_"];
+const KEPT_PREFIXES: [&str; 4] = ["LC_", "XDG_", "CARGO_", "RUSTUP_"];
+/// Of the kept families: what chooses a program, its flags, or the code it is given.
+const CHOOSING_PREFIXES: [&str; 9] = [
+    "CARGO_ALIAS_",
+    "CARGO_BUILD_",
+    "CARGO_ENCODED_",
+    "CARGO_HOST_",
+    "CARGO_PROFILE_",
+    "CARGO_SOURCE_",
+    "CARGO_TARGET_",
+    "CARGO_UNSTABLE_",
+    "RUSTUP_TOOLCHAIN",
+];
+/// Ends of names that choose a program.
+const CHOOSING_SUFFIXES: [&str; 2] = ["_CREDENTIAL_PROVIDER", "_CREDENTIAL_PROVIDERS"];
+/// One of the family `CARGO_TARGET_*` that only says where files go.
+const TARGET_DIR: &str = "CARGO_TARGET_DIR";
 const NEVER: [&str; 2] = ["BASH_ENV", "ENV"];
 const NEVER_PREFIXES: [&str; 2] = ["GIT_", "LD_"];
 
@@ -86,7 +111,12 @@ pub fn is_never(name: &OsStr) -> bool {
 }
 
 fn is_kept(name: &OsStr) -> bool {
-    matches(name, &KEPT, &KEPT_PREFIXES)
+    matches(name, &KEPT, &KEPT_PREFIXES) && (name == TARGET_DIR || !chooses(name))
+}
+
+fn chooses(name: &OsStr) -> bool {
+    let ends = |s: &&str| name.as_bytes().ends_with(s.as_bytes());
+    matches(name, &[], &CHOOSING_PREFIXES) || CHOOSING_SUFFIXES.iter().any(ends)
 }
 
 fn matches(name: &OsStr, names: &[&str], prefixes: &[&str]) -> bool {
@@ -148,6 +178,37 @@ mod tests {
                 ("CARGO_HOME", "/k"),
             ],
         );
+    }
+
+    #[test]
+    fn what_chooses_a_program_or_its_flags_needs_a_persons_word() {
+        let choosing = [
+            ("CARGO_ALIAS_TEST", "help"),
+            ("CARGO_BUILD_RUSTC", "/w/mine"),
+            ("CARGO_BUILD_RUSTFLAGS", "--cap-lints=allow"),
+            ("CARGO_ENCODED_RUSTFLAGS", "--cap-lints=allow"),
+            ("CARGO_HOST_LINKER", "/w/mine"),
+            ("CARGO_PROFILE_TEST_DEBUG_ASSERTIONS", "false"),
+            ("CARGO_REGISTRIES_OWN_CREDENTIAL_PROVIDER", "/w/mine"),
+            ("CARGO_REGISTRY_GLOBAL_CREDENTIAL_PROVIDERS", "/w/mine"),
+            ("CARGO_SOURCE_CRATES_IO_REPLACE_WITH", "mine"),
+            ("CARGO_TARGET_X86_64_UNKNOWN_LINUX_GNU_RUNNER", "true"),
+            ("CARGO_UNSTABLE_BUILD_STD", "std"),
+            ("NVM_SYMLINK_CURRENT", "true"),
+            ("PYENV_VERSION", "mine"),
+            ("RUSTUP_TOOLCHAIN", "mine"),
+        ];
+        check(&choosing, &[], &[]);
+        check(&choosing, &choosing.map(|(name, _)| name), &choosing);
+        let places = [
+            ("CARGO_NET_OFFLINE", "true"),
+            ("CARGO_REGISTRIES_OWN_INDEX", "sparse+https://index.example.invalid/"),
+            ("CARGO_TARGET_DIR", "/t"),
+            ("NVM_DIR", "/n"),
+            ("PYENV_ROOT", "/p"),
+            ("RUSTUP_HOME", "/r"),
+        ];
+        check(&places, &[], &places);
     }
 
     #[test]
