@@ -178,13 +178,12 @@ mod tests {
         let entry = seen("policy:failed", "{}");
         let now = entry.message.at.plus_ms(120_000);
         let mut cx = testing::cx(&[]);
-        let names = Names::default();
+        let mut names = Names::default();
         assert_eq!(
             story_line(&entry, now, &cx, &names),
             " 2 min ago  policy:failed           pol_01arz3ndektsv4rrffq69g5fav  \
              blocked, gate-red \\x1b[31m\n"
         );
-        let mut names = names;
         names.short = true;
         for columns in [40, 60, 100] {
             cx.columns = Some(columns);
