@@ -288,7 +288,7 @@ impl Setup<'_> {
             Err(e @ (LookError::ThroughSymlink { .. } | LookError::InRepository { .. })) => {
                 return kept(e.to_string());
             }
-            Err(e @ LookError::Io { .. }) => {
+            Err(e @ (LookError::Io { .. } | LookError::TooLarge { .. })) => {
                 return Err(LedgerError::refused(e.code(), RULE_FILE, e.to_string()));
             }
         };
