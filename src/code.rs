@@ -86,7 +86,6 @@ codes! {
     ObjectDirectoryUnsupported "object-directory-unsupported" REFUSED "unset GIT_OBJECT_DIRECTORY";
     NamespaceUnsupported "namespace-unsupported" REFUSED "unset GIT_NAMESPACE";
     Quarantine "quarantine" REFUSED "nothing is written from inside a receive quarantine";
-    PlatformUnsupported "platform-unsupported" FATAL "use Linux or macOS";
     NoCommitsYet "no-commits-yet" REFUSED "make the first commit with git, then try again";
     NewerFormat "newer-format" BROKEN "a newer version wrote this: update git-agentproto";
 

@@ -6,6 +6,12 @@
 //! [`enforce`] verify · [`runtime`] performs effects · [`cli`] the front door.
 //! `tests/it/tidy.rs` holds the arrows; `ARCHITECTURE.md` says why.
 
+#[cfg(not(target_os = "linux"))]
+compile_error!(
+    "git-agentproto is built for Linux only: gates run under a child subreaper, pidfd and signalfd, and nothing else \
+     is known here to end a whole process tree"
+);
+
 pub mod code;
 pub mod limits;
 

@@ -209,7 +209,6 @@ const NOT_PROVOKED_HERE: &[(&str, &str)] = &[
     ("notes-contended", "needs two hundred lost races in a row"),
     ("orphan", "answers from elsewhere come with sync"),
     ("path-has-nul", "an argument cannot hold a NUL; the tests of repository paths judge it"),
-    ("platform-unsupported", "this is a supported platform"),
     ("protected-setting", "such a value is ignored; the refusal it leads to has its row"),
     ("read-only", "needs a file system mounted read-only"),
     ("replayed", "this version judges only what it signed itself; the engine's tests judge it"),
