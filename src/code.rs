@@ -116,7 +116,7 @@ codes! {
     GateTimeoutTooLong "gate-timeout-too-long" REFUSED "a gate runs at most 24 hours";
     CwdEscapes "cwd-escapes-worktree" REFUSED "name a directory inside the session's worktree";
     NoSuchCwd "no-such-cwd" REFUSED "the directory does not exist";
-    NoAckNotAllowed "no-ack-not-allowed" REFUSED "a person must set agentproto.allowNoAck=true in their global configuration";
+    NoAckNotAllowed "no-ack-not-allowed" REFUSED "a person must set agentproto.allowNoAck=true in their global configuration and ask outside of sessions";
     PathEmpty "path-empty" REFUSED "name a file";
     PathIsDirectory "path-is-directory" REFUSED "list the files themselves";
     PathOutside "path-outside-worktree" REFUSED "name a file inside the worktree";
