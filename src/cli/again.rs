@@ -73,7 +73,7 @@ fn words(policy: &Policy, alive: &[String], place: &Place) -> String {
     let mut line = shell_words::join(words);
     let mut words = Vec::new();
     if alive.is_empty() && policy.spec.commit.is_some() {
-        line.push_str(" commit ");
+        line.push_str(" commit");
     } else {
         line.push_str(" attach ");
         // Names come quoted where they need it.
@@ -82,12 +82,11 @@ fn words(policy: &Policy, alive: &[String], place: &Place) -> String {
         let red = policy.reason.as_deref() == Some(Code::GateRed.as_str());
         words.extend(red.then(|| "--next-turn".to_owned()));
         words.extend(policy.spec.commit.iter().flat_map(|_| ["--then".into(), "commit".into()]));
-        line.push_str(if words.is_empty() { "" } else { " " });
     }
     words.extend(policy.spec.label.iter().flat_map(|l| ["--label".into(), l.clone()]));
     words.extend(policy.spec.commit.iter().flat_map(|commit| commit_words(commit, place)));
     words.extend(gate_words(policy));
-    format!("{}{}", line, shell_words::join(words)).trim_end().to_owned()
+    format!("{line} {}", shell_words::join(words)).trim_end().to_owned()
 }
 
 fn gate_words(policy: &Policy) -> Vec<String> {
@@ -137,7 +136,13 @@ mod tests {
         blocked.spec.label = None;
         blocked.spec.gates.clear();
         assert_eq!(words(&blocked, &alive, &here), "git agentproto attach parser --next-turn");
+        blocked.reason = Some(Code::StoreUnusable.as_str().into());
+        blocked.spec.gates = policy("blocked").spec.gates;
+        assert!(
+            words(&blocked, &alive, &here).starts_with("git agentproto attach parser --gate-cwd")
+        );
         blocked.reason = None;
+        blocked.spec.gates.clear();
         assert_eq!(words(&blocked, &alive, &here), "git agentproto attach parser");
         assert_eq!(words(&blocked, &[], &here), "git agentproto attach SESSION");
     }
