@@ -12,8 +12,12 @@ use crate::{
     domain::oid::Oid,
     sys::files::{self, Durable, FileError},
 };
+use gix::zlib::{
+    Status,
+    stream::deflate::{Compress, FlushCompress},
+};
 use std::{
-    io::Write,
+    cell::RefCell,
     path::{Path, PathBuf},
     sync::atomic::{AtomicU64, Ordering},
 };
@@ -119,18 +123,57 @@ fn deflated(object: &Object) -> Result<Vec<u8>, StoreError> {
     deflate(&[header.as_bytes(), &object.data], gix::zlib::Compression::BEST_SPEED)
 }
 
+thread_local! {
+    /// Compressors already set up, by level: making one costs more than compressing an entry's object with it.
+    static COMPRESSORS: RefCell<Vec<(i32, Compress)>> = const { RefCell::new(Vec::new()) };
+}
+
 /// Compresses the parts as one zlib stream.
 pub(super) fn deflate(
     parts: &[&[u8]],
     level: gix::zlib::Compression,
 ) -> Result<Vec<u8>, StoreError> {
-    let mut out = gix::zlib::stream::deflate::Write::new(Vec::new(), level);
-    parts
-        .iter()
-        .try_for_each(|part| out.write_all(part))
-        .and_then(|()| out.flush())
-        .map_err(|e| FileError::new("compress", Path::new("object"), e))?;
-    Ok(out.into_inner())
+    let kept = COMPRESSORS.with_borrow_mut(|all| {
+        all.iter().position(|(of, _)| *of == level.level()).map(|at| all.swap_remove(at).1)
+    });
+    let mut state = kept.unwrap_or_else(|| Compress::new(level));
+    state.reset();
+    let mut out = Vec::new();
+    for part in parts {
+        feed(&mut state, part, FlushCompress::None, &mut out)?;
+    }
+    feed(&mut state, &[], FlushCompress::Finish, &mut out)?;
+    COMPRESSORS.with_borrow_mut(|all| all.push((level.level(), state)));
+    Ok(out)
+}
+
+/// Compresses all of `rest`; with `Finish` to the end of the stream.
+fn feed(
+    state: &mut Compress,
+    mut rest: &[u8],
+    flush: FlushCompress,
+    out: &mut Vec<u8>,
+) -> Result<(), StoreError> {
+    let failed = |e: std::io::Error| FileError::new("compress", Path::new("object"), e);
+    let mut chunk = [0; 16 * 1024];
+    loop {
+        let (taken, given) = (state.total_in(), state.total_out());
+        let status = state
+            .compress(rest, &mut chunk, flush)
+            .map_err(|e| failed(std::io::Error::other(e.to_string())))?;
+        let since = |now: u64, then: u64| usize::try_from(now - then).unwrap_or(usize::MAX);
+        let (took, gave) = (since(state.total_in(), taken), since(state.total_out(), given));
+        out.extend_from_slice(chunk.get(..gave).unwrap_or_default());
+        rest = rest.get(took..).unwrap_or_default();
+        let to_the_end = matches!(flush, FlushCompress::Finish);
+        let done = if to_the_end { matches!(status, Status::StreamEnd) } else { rest.is_empty() };
+        if done {
+            return Ok(());
+        }
+        if took == 0 && gave == 0 {
+            return Err(failed(std::io::ErrorKind::WriteZero.into()).into());
+        }
+    }
 }
 
 /// Takes a whole zlib stream apart; none when it is cut short or damaged.
