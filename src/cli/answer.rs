@@ -29,7 +29,7 @@ pub(super) fn policy(cx: &Cx, ledger: &Ledger, policy: &Policy) -> Result<Value,
     let more = json!({
         "pending": policy.pending,
         "stalledBy": policy.stalled_by,
-        "gates": policy.spec.gates,
+        "gates": gates(ledger, policy),
         "lastGate": last_gate(ledger, policy)?,
         "because": policy.because,
         "parent": policy.candidate.map(|c| c.parent),
@@ -42,6 +42,17 @@ pub(super) fn policy(cx: &Cx, ledger: &Ledger, policy: &Policy) -> Result<Value,
     });
     merge(&mut answer, more);
     Ok(answer)
+}
+
+/// The gates with the program file each resolved to at attach; `path` is null where this machine does not know.
+fn gates(ledger: &Ledger, policy: &Policy) -> Value {
+    let paths = ledger.attached_programs(&policy.policy_id).ok().flatten().unwrap_or_default();
+    let shown = policy.spec.gates.iter().enumerate().map(|(index, gate)| {
+        let mut shown = json!(gate);
+        shown["path"] = paths.get(index).map(|path| path.display().to_string()).into();
+        shown
+    });
+    shown.collect()
 }
 
 fn ack(ack: &AckRecord) -> Value {
