@@ -45,6 +45,9 @@ pub(super) fn run(cx: &Cx, args: &AllowArgs) -> Result<u8, CliError> {
     let file = allowed.file.to_string_lossy();
     let text =
         format!("{} {how}, for you and this repository ({})\n", shown(&command), shown(&file));
+    if let Some(absent) = &allowed.absent {
+        cx.note(&format!("warning: it cannot run now: {absent}"));
+    }
     cx.answer(&object, &text)?;
     Ok(exit::DONE)
 }

@@ -76,10 +76,15 @@ impl GateRules {
                 Some(format!("it is there; make it executable: chmod +x {}", file.display()))
             }
             Denied::Program(ProgramError::Unreadable { .. }) => {
-                Some("there is no such file in the worktree of the gate".to_owned())
+                Some("names with a slash are files seen from the top of the worktree".to_owned())
             }
-            Denied::Program(ProgramError::Empty | ProgramError::Outside { .. }) => None,
-            Denied::NotListed { .. } => needs_a_shell(argv),
+            Denied::Program(ProgramError::Outside { .. }) => {
+                Some("name a file of the worktree, or a program by its bare name".to_owned())
+            }
+            Denied::Program(ProgramError::Empty) => None,
+            // The sentence has the exact command that allows it.
+            Denied::NotListed { .. } => needs_a_shell(argv)
+                .or_else(|| Some("see what may run: git agentproto allow".into())),
         };
         Problem { code: denied.code(), field: field.to_owned(), why: denied.to_string(), hint }
     }

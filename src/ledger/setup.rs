@@ -67,6 +67,8 @@ pub struct AllowDone {
     pub file: PathBuf,
     /// The entry was not in it before.
     pub changed: bool,
+    /// Why it could not run in this worktree now, although it may.
+    pub absent: Option<String>,
 }
 
 /// What `trust` did.
@@ -148,7 +150,17 @@ impl Ledger {
         setup.fix_path()?;
         let changed = setup.allow(&[argv.to_vec()])?;
         setup.write()?;
-        Ok(AllowDone { file: setup.trust.settings.allowlist_file(), changed })
+        let file = setup.trust.settings.allowlist_file();
+        Ok(AllowDone { file, changed, absent: self.absent(argv, &setup.worktree) })
+    }
+
+    /// Why a command that was just allowed could not run as a gate of this worktree now. It stays allowed, so what
+    /// cannot be told is said and fails nothing.
+    fn absent(&self, argv: &[String], worktree: &Worktree) -> Option<String> {
+        match self.trust().and_then(|trust| self.gate_rules(worktree, &trust)) {
+            Ok(rules) => rules.find(argv, worktree, "allow").err().map(|problem| problem.why),
+            Err(error) => Some(error.to_string()),
+        }
     }
 
     /// `trust`: accepts the rule files of the trusted ref as they are now.

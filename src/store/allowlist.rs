@@ -4,8 +4,8 @@
 //! this repository, `agentproto.allowedCommand` in system or global scope. A malformed source makes the
 //! whole list unusable. Matching is on parsed argv and on what the name resolves to, never on text:
 //! - a bare name matches exactly that name, found on the fixed PATH;
-//! - an entry with a slash is a file of the gate's worktree and matches whatever spelling leads to that
-//!   very file, links resolved, never one outside;
+//! - an entry with a slash is a file of the gate's worktree and matches its own spelling and whatever else
+//!   leads to that very file, links resolved; one that leads outside is never started;
 //! - an absolute entry counts only from the user's own sources and only in the identical spelling;
 //! - `args` must be the first arguments, byte for byte.
 
@@ -264,6 +264,8 @@ fn same_program(entry: &str, argv0: &str, worktree: &Path) -> bool {
     let relative = |name: &str| name.contains('/') && !name.starts_with('/');
     match (relative(entry), relative(argv0)) {
         (false, false) => entry == argv0,
+        // The same words mean the same file, be it there or not: whether it may be started is asked next.
+        (true, true) if entry == argv0 => true,
         (true, true) => match (inside(worktree, entry), inside(worktree, argv0)) {
             (Ok(allowed), Ok(asked)) => allowed == asked,
             (_, _) => false,

@@ -145,6 +145,14 @@ fn what_a_gate_lacks_is_told_apart() {
     fs::remove_file(env.repo().join("run.sh")).unwrap();
     let said = refused(&["./run.sh"]);
     assert!(!said.contains("chmod"), "{said}");
+
+    assert!(refused(&["./no-such.sh"]).contains("[not-allowlisted]"));
+    let out = env.ap(&["allow", "--", "./no-such.sh"]).exits(0);
+    assert!(out.err().contains("warning: it cannot run now: cannot find program"), "{out}");
+    let said = refused(&["./no-such.sh"]);
+    assert!(said.contains("no-such.sh") && said.contains("[gate-not-found]"), "{said}");
+    let out = env.ap(&["allow", "--", "true", "x"]).exits(0);
+    assert!(!out.err().contains("warning"), "{out}");
 }
 
 #[test]

@@ -108,8 +108,14 @@ fn a_path_entry_is_that_file_of_the_worktree_however_it_is_reached() {
         assert_eq!(why.code(), Code::NotAllowlisted, "{name}");
     }
     fs::remove_file(work.join("scripts/check.sh")).unwrap();
+    let gone = bench.check(&list, &["./scripts/check.sh"]).unwrap_err();
+    assert_eq!(gone.code(), Code::GateNotFound, "listed, but not there");
+    assert!(gone.to_string().contains("scripts/check.sh"), "{gone}");
+    let other = bench.check(&list, &["scripts/check.sh"]).unwrap_err();
+    assert_eq!(other.code(), Code::NotAllowlisted, "another spelling of nothing");
     std::os::unix::fs::symlink("/bin/sh", work.join("scripts/check.sh")).unwrap();
-    assert!(bench.check(&list, &["./scripts/check.sh"]).is_err());
+    let outside = bench.check(&list, &["./scripts/check.sh"]).unwrap_err();
+    assert!(matches!(outside, Denied::Program(ProgramError::Outside { .. })), "{outside}");
 }
 
 #[test]
