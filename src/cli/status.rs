@@ -255,26 +255,22 @@ fn blocked(
     found.into_iter().map(next).collect()
 }
 
-/// Whether nobody went on from a blocked policy yet. Its session may be at work still; after `commit`, which
-/// leaves no session, the files are what somebody goes on with.
+/// Whether nobody went on from a blocked policy yet: in one of its sessions, or, where none is left to go on in
+/// (`commit` never leaves one), with its files on its branch.
 fn needs_somebody(blocked: &Policy, all: &[Policy], sessions: &[Session]) -> bool {
     let mine = |s: &&Session| blocked.spec.session_ids.contains(&s.session_id);
-    let own = sessions.iter().any(|s| mine(&s) && s.own);
-    let alive = sessions.iter().any(|s| mine(&s) && !s.is_exited());
-    // Two that were attached side by side answer different questions: only what came after the no counts.
-    let mut later = all.iter().filter(|other| other.policy_id.minted() > blocked.since);
-    if own {
-        return !later.any(|other| shares_a_path(blocked, other));
-    }
+    let over = !sessions.iter().any(|s| mine(&s) && !s.is_exited());
     let shares_a_session = |other: &Policy| {
         blocked.spec.session_ids.iter().any(|s| other.spec.session_ids.contains(s))
     };
-    alive && !later.any(shares_a_session)
+    // Two that were attached side by side answer different questions: only what came after the no counts.
+    let mut later = all.iter().filter(|other| other.policy_id.minted() > blocked.since);
+    !later.any(|other| shares_a_session(other) || (over && shares_a_path(blocked, other)))
 }
 
 fn shares_a_path(one: &Policy, other: &Policy) -> bool {
     let (Some(one), Some(other)) = (&one.spec.commit, &other.spec.commit) else { return false };
-    one.paths.iter().any(|path| other.paths.contains(path))
+    one.branch == other.branch && one.paths.iter().any(|path| other.paths.contains(path))
 }
 
 /// Whether a living process performs something for the policy; `None` when that cannot be told.
