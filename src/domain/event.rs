@@ -20,6 +20,17 @@ pub enum Entity {
     Policy(PolicyId),
 }
 
+impl Entity {
+    /// When its id was minted.
+    #[must_use]
+    pub fn minted(&self) -> Timestamp {
+        match self {
+            Self::Session(id) => id.minted(),
+            Self::Policy(id) => id.minted(),
+        }
+    }
+}
+
 impl std::fmt::Display for Entity {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {

@@ -43,12 +43,12 @@ pub enum LedgerError {
     /// Several rules are in the way, all of them found before anything was written.
     #[error("{}", .0.first().map_or("refused", |p| p.why.as_str()))]
     Problems(Vec<Problem>),
-    /// A label means several things.
+    /// A label means several living things.
     #[error("the label '{label}' means {} things", meant.len())]
     Ambiguous {
         /// What was typed.
         label: String,
-        /// What it could mean; all alive, or all over.
+        /// What it could mean.
         meant: Vec<Meant>,
     },
     /// The journal holds an event that this machine would never have written.

@@ -178,7 +178,7 @@ impl Ledger {
     }
 
     /// The entity a person means: an id, a unique prefix of one, or the label of one living thing; when no
-    /// living thing has it, of one that is over.
+    /// living thing has it, of the newest that is over.
     ///
     /// # Errors
     /// Nothing or more than one thing is meant.
@@ -260,17 +260,19 @@ impl Ledger {
         }
     }
 
-    /// The one entity with this label: what lives comes before what is over.
+    /// The entity with this label: the one that lives, else the newest that is over.
     fn find_label(&self, label: &str, prefixes: &[&str]) -> Result<Option<Entity>, LedgerError> {
-        for dir in ["open", "closed"] {
-            let mut found = self.labelled(dir, label, prefixes)?;
-            match found.len() {
-                0 => {}
-                1 => return Ok(found.pop().map(|meant| meant.entity)),
-                _ => return Err(LedgerError::Ambiguous { label: label.to_owned(), meant: found }),
-            }
+        let mut living = self.labelled("open", label, prefixes)?;
+        if living.len() > 1 {
+            return Err(LedgerError::Ambiguous { label: label.to_owned(), meant: living });
         }
-        Ok(None)
+        if let Some(one) = living.pop() {
+            return Ok(Some(one.entity));
+        }
+        // Asking for the same again gives the same label to another one, so the last is meant.
+        let over = self.labelled("closed", label, prefixes)?;
+        let newest = over.into_iter().max_by_key(|m| (m.entity.minted(), m.entity.to_string()));
+        Ok(newest.map(|meant| meant.entity))
     }
 
     /// Everything alive with this label.
