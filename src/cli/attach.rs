@@ -10,8 +10,12 @@ use super::{
 };
 use crate::{
     code::{Code, exit},
-    domain::input::Covers,
-    ledger::{AttachAsk, CommitAsk, GateAsk},
+    domain::{
+        ids::{PolicyId, SessionId},
+        input::Covers,
+        policy::Status,
+    },
+    ledger::{AttachAsk, CommitAsk, GateAsk, Recording},
     runtime::perform::is_due,
     sys::clock,
 };
@@ -116,11 +120,32 @@ pub(super) fn run(cx: &Cx, args: AttachArgs) -> Result<u8, CliError> {
     warn::of_policy(cx, &ledger, &id);
     let due = recording.state.policies.get(&id).is_some_and(is_due);
     let held = if due { settle(cx, &ledger, &id, args.common.no_wait) } else { None };
+    if covers == Covers::LastAndNext && held.is_none() {
+        tell_if_judged(cx, &recording, (&session, &id), args.common.no_wait);
+    }
     let policy = ledger.require_policy(&id)?;
     let mut answer = answer::policy(cx, &ledger, &policy)?;
     tell(&mut answer, held.as_ref());
     cx.answer(&answer, &show_text(cx, &ledger, &policy)?)?;
     Ok(exit::DONE)
+}
+
+/// Says that the last turn is what counted, where whoever attached may have meant the next one.
+fn tell_if_judged(
+    cx: &Cx,
+    recording: &Recording,
+    (session, id): (&SessionId, &PolicyId),
+    no_wait: bool,
+) {
+    let state = &recording.state;
+    let judged = state.policies.get(id).is_some_and(|p| p.status != Status::Watching);
+    if let Some(session) = state.sessions.get(session).filter(|_| judged) {
+        let judged = if no_wait { "is judged" } else { "was judged" };
+        let turn = session.turn;
+        cx.say(&format!(
+            "turn {turn} had ended already and {judged}; --next-turn waits for the next one"
+        ));
+    }
 }
 
 impl AttachArgs {

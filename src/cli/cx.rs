@@ -61,9 +61,14 @@ impl Cx {
     /// Narrates one line on stderr, for people only.
     pub(super) fn note(&self, line: &str) {
         if !self.json {
-            // Narration nobody can read is not worth a failure.
-            let _ = writeln!(io::stderr().lock(), "{}", shown(line));
+            self.say(line);
         }
+    }
+
+    /// Says one line on stderr to people and programs alike.
+    pub(super) fn say(&self, line: &str) {
+        // Narration nobody can read is not worth a failure.
+        let _ = writeln!(io::stderr().lock(), "{}", shown(line));
     }
 
     /// Shows something on the terminal that a question follows; not an answer, so never on stdout.

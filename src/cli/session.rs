@@ -247,14 +247,20 @@ fn report(cx: &Cx, args: ReportArgs) -> Result<u8, CliError> {
     let answer = report_answer(&ledger, &session, kind, &recording)?;
     let mut text = format!("{} {session}\n", kind.as_str());
     let mut blocked = String::new();
-    for id in if perform { touched(&recording) } else { BTreeSet::new() } {
-        settle(cx, &ledger, &id, no_wait);
-        let policy = ledger.require_policy(&id)?;
+    let due = if perform { touched(&recording) } else { BTreeSet::new() };
+    for id in due.union(&ended_by(&recording)) {
+        if due.contains(id) {
+            settle(cx, &ledger, id, no_wait);
+        }
+        let policy = ledger.require_policy(id)?;
         let names = Names::load(cx, &ledger)?;
         text.push_str(&policy::rows(cx, &names, std::slice::from_ref(&policy), ""));
         if policy.status == Status::Blocked {
             blocked.push_str(&policy::why_blocked(cx, &ledger, &policy)?);
         }
+    }
+    if kind == Kind::TurnEnded && recording.already.is_none() && !is_watched(&recording, &session) {
+        cx.say("no policy watches this session");
     }
     cx.answer(&answer, &text)?;
     if !cx.json {
@@ -268,6 +274,22 @@ fn touched(recording: &Recording) -> BTreeSet<PolicyId> {
     let due = recording.state.policies.values().filter(|p| is_due(p));
     let effects = recording.effects.iter().map(|e| e.policy().clone());
     due.map(|p| p.policy_id.clone()).chain(effects).collect()
+}
+
+/// Policies that what was recorded has ended by itself.
+fn ended_by(recording: &Recording) -> BTreeSet<PolicyId> {
+    let over = recording.state.policies.values().filter(|p| p.status.is_terminal());
+    let over: BTreeSet<PolicyId> = over.map(|p| p.policy_id.clone()).collect();
+    let told = |id: &PolicyId| {
+        let subject = Entity::Policy(id.clone());
+        recording.events.iter().any(|(recorded, _)| recorded.event.subject == subject)
+    };
+    over.into_iter().filter(told).collect()
+}
+
+/// Whether a living policy watches the session, or one did until what was recorded.
+fn is_watched(recording: &Recording, session: &SessionId) -> bool {
+    recording.state.policies.values().any(|policy| policy.spec.session_ids.contains(session))
 }
 
 fn report_answer(
