@@ -60,7 +60,7 @@ macro_rules! codes {
 codes! {
     // what was typed
     Usage "usage" USAGE "see `git agentproto help`";
-    UnknownField "unknown-field" USAGE "this version does not know the field";
+    UnknownField "unknown-field" USAGE "leave it out, or update git-agentproto";
     NoPaths "no-paths" USAGE "name the files to commit with --path";
     EmptyMessage "empty-message" USAGE "give the commit message with -m";
     AmbiguousDuration "ambiguous-duration" USAGE "write the unit: 30s, 500ms, 5m";
@@ -73,7 +73,7 @@ codes! {
     NoSuchRevision "no-such-revision" NOT_FOUND "check the name with git rev-parse";
     NoSuchCursor "no-such-cursor" NOT_FOUND "take a cursor from git agentproto events --since tip";
     NoSuchEntity "no-such-entity" NOT_FOUND "list them: git agentproto status";
-    Ambiguous "ambiguous" REFUSED "write more of the id";
+    Ambiguous "ambiguous" REFUSED "use an id";
 
     // the repository
     NotARepository "not-a-repository" FATAL "run it inside a git repository";
@@ -85,51 +85,51 @@ codes! {
     PartialCloneUnsupported "partial-clone-unsupported" REFUSED "clone without --filter";
     ObjectDirectoryUnsupported "object-directory-unsupported" REFUSED "unset GIT_OBJECT_DIRECTORY";
     NamespaceUnsupported "namespace-unsupported" REFUSED "unset GIT_NAMESPACE";
-    Quarantine "quarantine" REFUSED "nothing is written from inside a receive quarantine";
+    Quarantine "quarantine" REFUSED "write again after the push is through";
     NoCommitsYet "no-commits-yet" REFUSED "make the first commit with git, then try again";
     NewerFormat "newer-format" BROKEN "a newer version wrote this: update git-agentproto";
 
     // the store
     StoreUnusable "store-unusable" BROKEN "run git agentproto fsck";
-    JournalDiverged "journal-diverged" BROKEN "the journal ref was moved by somebody else; nothing was touched";
-    JournalCorrupt "journal-corrupt" BROKEN "the journal does not hold together; nothing was touched";
-    ReadOnly "read-only" BROKEN "the repository cannot be written";
+    JournalDiverged "journal-diverged" BROKEN "put the journal ref back where it was, then run git agentproto fsck";
+    JournalCorrupt "journal-corrupt" BROKEN "see what is wrong: git agentproto fsck";
+    ReadOnly "read-only" BROKEN "make the repository writable for you";
     LockTimeout "lock-timeout" BROKEN "another process holds the lock; try again";
     NotesContended "notes-contended" BROKEN "somebody keeps rewriting the notes ref; try again";
-    Io "io-error" BROKEN "the operating system refused";
-    GitFailed "git-failed" BROKEN "the git program refused; its words are above";
+    Io "io-error" BROKEN "mend what the operating system names, then try again";
+    GitFailed "git-failed" BROKEN "mend what git names, then try again";
 
     // sessions
     Terminal "terminal" REFUSED "it is over: adopt a new session, or attach a new policy";
-    TurnOver "turn-over" REFUSED "that turn ended already";
-    TurnGap "turn-gap" REFUSED "that turn has not begun";
-    NoSuchRequest "no-such-request" REFUSED "the request is not open";
+    TurnOver "turn-over" REFUSED "leave out --turn, or report the turn that runs: git agentproto session show";
+    TurnGap "turn-gap" REFUSED "report its turn-start first, or leave out --turn";
+    NoSuchRequest "no-such-request" REFUSED "see what is open: git agentproto session show";
     BadData "bad-data" USAGE "--data takes the JSON the event needs, at most 16 KiB";
     CwdNotInWorktree "cwd-not-in-worktree" REFUSED "name a directory inside a worktree of this repository";
     LabelLooksLikeId "label-looks-like-id" REFUSED "choose another label";
 
     // rules at attach
-    NotAllowlisted "not-allowlisted" REFUSED "allow it: git agentproto allow -- CMD";
+    NotAllowlisted "not-allowlisted" REFUSED "a person allows it: git agentproto allow -- CMD";
     AllowlistInvalid "allowlist-invalid" REFUSED "correct the allowlist file";
     GateRequired "gate-required" REFUSED "name a gate after --, or say --ungated";
-    GateNotFound "gate-not-found" REFUSED "the program is not on the fixed PATH";
-    GateTimeoutTooLong "gate-timeout-too-long" REFUSED "a gate runs at most 24 hours";
+    GateNotFound "gate-not-found" REFUSED "install it, or set agentproto.path in your own settings to where it is";
+    GateTimeoutTooLong "gate-timeout-too-long" REFUSED "ask for at most 24h with --gate-timeout";
     CwdEscapes "cwd-escapes-worktree" REFUSED "name a directory inside the session's worktree";
-    NoSuchCwd "no-such-cwd" REFUSED "the directory does not exist";
+    NoSuchCwd "no-such-cwd" REFUSED "make the directory, or name another one";
     NoAckNotAllowed "no-ack-not-allowed" REFUSED "a person must set agentproto.allowNoAck=true in their global configuration and ask outside of sessions";
     PathEmpty "path-empty" REFUSED "name a file";
     PathIsDirectory "path-is-directory" REFUSED "list the files themselves";
     PathOutside "path-outside-worktree" REFUSED "name a file inside the worktree";
     PathInGitDir "path-in-git-dir" REFUSED "git's own directory is never committed";
-    PathHasNul "path-has-nul" REFUSED "a path cannot hold a NUL byte";
+    PathHasNul "path-has-nul" REFUSED "name the file without a NUL byte";
     PathThroughSymlink "path-through-symlink" REFUSED "name the file by its real path";
     PathInSubmodule "path-in-submodule" REFUSED "commit it inside that repository";
     PathIsSubmodule "path-is-submodule" REFUSED "submodules are committed with git itself";
-    PathIgnored "path-ignored" REFUSED "the file is ignored by git";
-    PathSpecialFile "path-special-file" REFUSED "only files and symlinks can be committed";
+    PathIgnored "path-ignored" REFUSED "take it out of the ignore rules first";
+    PathSpecialFile "path-special-file" REFUSED "list files and symlinks only";
     PathSymlinkEscapes "path-symlink-escapes" REFUSED "let the link point to something inside the worktree";
     PathOutsideSparse "path-outside-sparse-checkout" REFUSED "add it to the sparse checkout first";
-    IdentityMissing "identity-missing" REFUSED "set user.name and user.email";
+    IdentityMissing "identity-missing" REFUSED "git config --global user.name NAME, git config --global user.email ADDRESS";
     SignersMissing "signers-missing" REFUSED "no allowed-signers file is in force: run git agentproto init";
     MergeInProgress "merge-in-progress" REFUSED "finish or abort it first";
     RebaseInProgress "rebase-in-progress" REFUSED "finish or abort it first";
@@ -138,23 +138,23 @@ codes! {
     BisectInProgress "bisect-in-progress" REFUSED "end it first: git bisect reset";
     UnmergedIndex "unmerged-index" REFUSED "resolve the conflicts first";
     DetachedHead "detached-head" REFUSED "check out a branch first";
-    CommitHooksUnsupported "commit-hooks-unsupported" REFUSED "this version does not run pre-commit, prepare-commit-msg or commit-msg hooks";
+    CommitHooksUnsupported "commit-hooks-unsupported" REFUSED "commit with git itself, which runs the hooks";
     CommitSigningUnsupported "commit-signing-unsupported" REFUSED "this version does not sign commits: unset commit.gpgSign";
     PersonOnly "person-only" REFUSED "run it outside the supervised session";
 
     // gates
     GateRed "gate-red" NO "see the tail of the gate: git agentproto policy show";
-    GateNotRunnable "gate-not-runnable" BROKEN "the gate's program cannot be started";
-    ProgramChanged "program-changed" BROKEN "the gate's program is not the one that was attached";
-    TreeChanged "tree-changed-during-gate" BROKEN "the listed files changed while the gate ran, twice";
-    NoSuchPath "no-such-path" BROKEN "a listed path neither exists nor is tracked";
+    GateNotRunnable "gate-not-runnable" BROKEN "correct the program, then attach again";
+    ProgramChanged "program-changed" BROKEN "look at the program, then attach again";
+    TreeChanged "tree-changed-during-gate" BROKEN "let nobody write the listed files while the gate runs, then attach again";
+    NoSuchPath "no-such-path" BROKEN "check the path, then attach again";
     PathConflicts "path-conflicts-unlisted" BROKEN "list the paths that give way, too";
     ConflictMarkers "conflict-markers" NO "resolve the conflict markers in the listed files";
     FileTooLarge "file-too-large" BROKEN "a listed file holds at most 512 MiB, all of them 1 GiB: commit it with git itself";
-    RunnerFailed "runner-failed" BROKEN "the process that runs gates failed";
+    RunnerFailed "runner-failed" BROKEN "attach again; if it stays, please report it";
     GitBusy "git-operation-in-progress" BROKEN "finish or abort the operation in progress";
-    CandidateFailed "candidate-failed" BROKEN "the candidate could not be built";
-    SecretEnv "secret-env" REFUSED "the variable is named a secret";
+    CandidateFailed "candidate-failed" BROKEN "correct what the reason names, then attach again";
+    SecretEnv "secret-env" REFUSED "give the variable another name, or leave it out";
 
     // policies and acks
     NotAwaiting "not-awaiting" REFUSED "see where it stands: git agentproto policy show";
@@ -162,7 +162,7 @@ codes! {
     NotOwner "not-owner" REFUSED "answer in the clone that owns the policy";
     StaleCandidate "stale-candidate" NO "the branch moved: attach again";
     IndexLocked "index-locked" BROKEN "another process holds the index lock; the commit will be retried";
-    LandingRefused "landing-refused" NO "the branch could not be moved";
+    LandingRefused "landing-refused" NO "correct what the reason names, then attach again";
     AckFromSession "ack-from-session" REFUSED "a person answers, outside the session";
     Forged "forged" REFUSED "trust nothing about it; a person answers anew: git agentproto ack";
     Unauthorized "unauthorized" REFUSED "sign with a listed key (--key), or have this one listed in the allowed-signers file";
@@ -170,7 +170,7 @@ codes! {
     Stale "stale" REFUSED "review what is there now, then answer that: git agentproto policy show";
     Expired "expired" REFUSED "answer again: git agentproto ack";
     Orphan "orphan" REFUSED "answer in the clone that made the request";
-    Malformed "malformed" REFUSED "the line is no ack";
+    Malformed "malformed" REFUSED "have a person answer anew: git agentproto ack";
     ConfirmationNeeded "confirmation-needed" PERSON "review it, then answer with --yes (and --candidate OID)";
 
     // keys and settings
@@ -189,7 +189,7 @@ codes! {
 
     // waiting and checking
     Timeout "timeout" TIME "wait longer with --timeout";
-    CanNeverBe "can-never-be" NOT_FOUND "the target ended; the condition cannot become true";
+    CanNeverBe "can-never-be" NOT_FOUND "see how it ended: git agentproto status ID";
     SessionFailed "session-failed" NO "the session ended without finishing: start another one";
     NotGoverned "not-governed" NO "see the reason of each commit";
     Internal "internal-error" BROKEN "please report this";

@@ -9,7 +9,7 @@ use super::{
     error::CliError,
     review,
     settle::{Held, settle},
-    text::shown,
+    text::{shown, typed_duration},
 };
 use crate::{
     code::{Code, exit},
@@ -69,7 +69,7 @@ pub(super) fn run(cx: &Cx, args: AckArgs) -> Result<u8, CliError> {
         cx.screen(&review::patch(&ledger, &candidate)?)?;
     }
     if !yes {
-        match ask_person(cx, &ledger, &id, ask.decision)? {
+        match ask_person(cx, &ledger, &id, &ask)? {
             Some(reviewed) => ask.candidate = ask.candidate.or(Some(reviewed)),
             None => return Ok(exit::PERSON),
         }
@@ -111,14 +111,17 @@ pub(super) fn ask_in_place(
     ledger: &Ledger,
     id: &PolicyId,
 ) -> Result<Option<String>, CliError> {
-    let Some(candidate) = ask_person(cx, ledger, id, Decision::Approve)? else { return Ok(None) };
-    let ask = AckAsk {
+    let mut ask = AckAsk {
         decision: Decision::Approve,
         reason: String::new(),
         expires_ms: limits::ACK_EXPIRES_DEFAULT_MS,
         key: None,
-        candidate: Some(candidate),
+        candidate: None,
     };
+    ask.candidate = ask_person(cx, ledger, id, &ask)?;
+    if ask.candidate.is_none() {
+        return Ok(None);
+    }
     let (given, policy, _) = give(cx, ledger, id, &ask)?;
     Ok(Some(to_text(&given, &policy)))
 }
@@ -139,17 +142,17 @@ fn ask_person(
     cx: &Cx,
     ledger: &Ledger,
     id: &PolicyId,
-    decision: Decision,
+    ask: &AckAsk,
 ) -> Result<Option<Oid>, CliError> {
     let review = ledger.review(id)?;
-    let candidate = review.candidate.commit;
+    let (decision, candidate) = (ask.decision, review.candidate.commit);
     if !cx.is_interactive() {
         let message = format!("{id}: nobody is here to ask whether to {decision} {candidate}");
-        let reject = if decision == Decision::Reject { " --reject" } else { "" };
+        let flags = flags(ask);
         return Err(CliError::new(Code::ConfirmationNeeded, message).about(id.as_str()).with_hint(
             format!(
                 "review: git show {candidate}; then: \
-                 git agentproto ack {id}{reject} --yes --candidate {candidate}"
+                 git agentproto ack {id}{flags} --yes --candidate {candidate}"
             ),
         ));
     }
@@ -168,6 +171,21 @@ fn ask_person(
             }
         }
     }
+}
+
+/// What was typed besides, to be typed again.
+fn flags(ask: &AckAsk) -> String {
+    let mut words = Vec::new();
+    words.extend((ask.decision == Decision::Reject).then(|| "--reject".to_owned()));
+    if !ask.reason.is_empty() {
+        words.extend(["-m".to_owned(), ask.reason.clone()]);
+    }
+    if ask.expires_ms != limits::ACK_EXPIRES_DEFAULT_MS {
+        words.extend(["--expires".to_owned(), typed_duration(ask.expires_ms)]);
+    }
+    let key = ask.key.as_ref().map(|key| key.display().to_string());
+    words.extend(key.into_iter().flat_map(|key| ["--key".to_owned(), key]));
+    words.iter().map(|word| format!(" {}", shell_words::quote(word))).collect()
 }
 
 impl AckArgs {

@@ -7,9 +7,13 @@ use super::{
     error::CliError,
     policy::show_text,
     settle::{exit_of, settle, tell},
+    text::shown,
     warn,
 };
-use crate::{code::exit, domain::policy::Status};
+use crate::{
+    code::exit,
+    domain::policy::{Outcome, Policy, Status},
+};
 
 /// Says where the gate stands.
 pub(super) const USAGE: &str = "git agentproto commit --path PATH... -m MSG [OPTIONS] [-- GATE...]";
@@ -43,7 +47,17 @@ pub(super) fn run(cx: &Cx, args: CommitArgs) -> Result<u8, CliError> {
     }
     let mut answer = answer::policy(cx, &ledger, &policy)?;
     tell(&mut answer, held.as_ref());
-    cx.answer(&answer, &show_text(cx, &ledger, &policy)?)?;
+    let text = match nothing_to_commit(&policy) {
+        Some(said) => said,
+        None => show_text(cx, &ledger, &policy)?,
+    };
+    cx.answer(&answer, &text)?;
     // Left to another process, it is only recorded.
     Ok(if args.common.no_wait { exit::DONE } else { exit_of(&policy) })
+}
+
+/// What a person reads when the listed paths held no change.
+fn nothing_to_commit(policy: &Policy) -> Option<String> {
+    let commit = policy.spec.commit.as_ref().filter(|_| policy.outcome == Some(Outcome::NoOp))?;
+    Some(format!("nothing to commit: the listed paths are as on {}\n", shown(&commit.branch)))
 }

@@ -144,12 +144,22 @@ fn asks_for_json(words: &[OsString]) -> bool {
     words.iter().take_while(|w| *w != "--").any(|w| w == "--json")
 }
 
+/// Nothing was named that could be done.
+fn is_bare(error: &clap::Error) -> bool {
+    error.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand
+}
+
 fn run_words(words: Vec<OsString>, env: &Env) -> Result<u8, CliError> {
+    let json = asks_for_json(&words);
     let cli = match Cli::try_parse_from(words) {
         Ok(cli) => cli,
         Err(e) if matches!(e.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion) => {
             Cx::new(env.clone(), false).out(&e.render().to_string())?;
             return Ok(exit::DONE);
+        }
+        Err(e) if is_bare(&e) && !json => {
+            Cx::new(env.clone(), false).screen(&e.render().to_string())?;
+            return Ok(exit::USAGE);
         }
         Err(e) => return Err(CliError::usage(&e)),
     };

@@ -66,6 +66,18 @@ fn every_command_explains_itself() {
 }
 
 #[test]
+fn no_command_lists_the_commands() {
+    let env = TestEnv::bare();
+    for (words, command) in [(&[] as &[&str], "  attach "), (&["session"], "  adopt ")] {
+        let out = env.ap(words).exits(129);
+        assert!(out.err().contains(command) && out.stdout.is_empty(), "{out}");
+    }
+    let out = env.ap(&["--json"]).exits(129);
+    let error: serde_json::Value = serde_json::from_str(&out.err()).unwrap();
+    assert_eq!(error["error"]["code"], "usage");
+}
+
+#[test]
 fn unknown_words_are_usage_errors() {
     let env = TestEnv::new();
     for command in COMMANDS {

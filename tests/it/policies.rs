@@ -230,7 +230,8 @@ fn a_label_means_what_is_alive() {
     }
     assert!(!ambiguous.err().contains(&first), "what is over is not meant: {ambiguous}");
     env.turn_end(&session, &living).exits(0);
-    assert_eq!(shown("check").code(), 6, "three are over, none is alive");
+    let newest = env.attach(&session, &["--label", "check", "--", "true"]);
+    assert_eq!(text(&shown("check").exits(0).json(), "policyId"), newest, "all are over");
 
     let out = env.ap(&["session", "adopt", "--label", "s"]).exits(0);
     assert!(out.err().contains(&format!("warning: {session} is called 's' too")), "{out}");
@@ -284,7 +285,65 @@ fn status_tells_of_what_is_blocked_until_somebody_goes_on() {
     env.ap(&["session", "report", &gone, "turn-end"]).exits(0);
     assert_eq!(blocked(&env), ["five", "six"]);
     env.ap(&["session", "report", &gone, "exited"]).exits(0);
-    assert_eq!(blocked(&env), ["five"], "its session is over");
+    assert_eq!(blocked(&env), ["five", "six"], "that its session is over answers nothing");
+    env.git(&["switch", "-q", "-c", "other"]);
+    env.commit(&["b.txt"], &["true"]).exits(0);
+    assert_eq!(blocked(&env), ["five", "six"], "the same path of another branch");
+}
+
+#[test]
+fn a_policy_that_ends_with_its_session_says_so_and_what_to_do() {
+    let env = TestEnv::new();
+    let session = env.adopt("s");
+    let policy = env.attach(&session, &["--label", "check", "--", "true"]);
+    let out = env.ap(&["session", "report", "s", "exited"]).exits(0);
+    for words in [&format!("{policy}: blocked: session-failed") as &str, "next: git agentproto "] {
+        assert!(out.err().contains(words), "'{words}' is not in: {out}");
+    }
+    assert!(out.out().contains("session-failed"), "{out}");
+    assert_eq!(blocked(&env), ["check"]);
+}
+
+/// Whoever attaches late, or reports what nobody waits for, learns it on stderr; answers stay as they are.
+#[test]
+fn what_was_judged_at_once_and_what_nobody_watches_is_said() {
+    let env = TestEnv::new();
+    env.adopt("s");
+    let nobody = "no policy watches this session";
+    let report = |more: &[&str]| {
+        let args: Vec<_> =
+            ["session", "report", "s", "turn-end"].iter().chain(more).copied().collect();
+        env.ap(&args).exits(0)
+    };
+    assert!(report(&[]).err().contains(nobody));
+    let late = "turn 1 had ended already and was judged; --next-turn waits for the next one";
+    for more in [&[] as &[&str], &["--json"]] {
+        let args = ["attach", "s"].iter().chain(more).chain(&["--", "true"]);
+        let out = env.ap(&args.copied().collect::<Vec<_>>()).exits(0);
+        assert!(out.err().contains(late) && !out.out().contains(late), "{out}");
+    }
+    let out = env.ap(&["attach", "s", "--next-turn", "--", "true"]).exits(0);
+    assert!(!out.err().contains("had ended"), "{out}");
+    let out = report(&["--turn", "2"]);
+    assert!(!out.err().contains(nobody), "{out}");
+}
+
+#[test]
+fn the_command_to_reject_keeps_its_words() {
+    let env = TestEnv::new();
+    let policy = env.awaiting("f.txt");
+    let out = env.ap(&["ack", &policy, "--reject", "-m", "not yet", "--expires", "2h"]).exits(5);
+    let again = format!("ack {policy} --reject -m 'not yet' --expires 2h --yes --candidate ");
+    assert!(out.err().contains(&again), "{out}");
+}
+
+#[test]
+fn a_commit_of_nothing_is_one_sentence() {
+    let env = TestEnv::new();
+    env.allow_no_ack();
+    let args = ["commit", "--no-ack", "--path", "a.txt", "-m", "m", "--", "true"];
+    let out = env.ap(&args).exits(0);
+    assert_eq!(out.out(), "nothing to commit: the listed paths are as on refs/heads/main\n");
 }
 
 #[test]
