@@ -57,11 +57,6 @@ pub const NOTES_PER_DIRECTORY: usize = 256;
 pub const REF_LOCK_WAIT_MS: u64 = 5_000;
 /// Longest wait for a worktree's `index.lock` at landing, milliseconds.
 pub const INDEX_LOCK_WAIT_MS: u64 = 10_000;
-/// How long a landing keeps `index.lock` after the index was swapped, milliseconds: longer than a `git commit`
-/// needs from reading the index to asking for the lock.
-pub const INDEX_LOCK_HOLD_MS: u64 = 60;
-/// The longest such hold, milliseconds; between the two it is three times what git took to write the index.
-pub const INDEX_LOCK_HOLD_MAX_MS: u64 = 2_000;
 /// Attempts of a compare-and-swap on a notes ref.
 pub const NOTES_CAS_TRIES: u32 = 200;
 

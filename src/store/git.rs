@@ -7,10 +7,11 @@
 use super::worktree_state::Worktree;
 use crate::{
     code::Code,
+    domain::oid::Oid,
     limits::GIT_CALL_MS,
     sys::{
         env::Env,
-        spawn::{self, Call, Done, SpawnError},
+        spawn::{self, Call, Dialogue, Done, SpawnError},
     },
 };
 use std::{
@@ -146,6 +147,33 @@ impl Git {
         }
     }
 
+    /// Prepares to move a ref: git holds its lock, has compared the old value, and moves it on
+    /// [`PreparedRef::commit`] alone. Dropped, or when this process dies, nothing has moved.
+    ///
+    /// # Errors
+    /// git does not grant it: another value, or a lock that is not to be had.
+    pub fn prepare_ref(&self, change: &RefChange<'_>) -> Result<PreparedRef, GitError> {
+        let settings = [
+            "core.hooksPath=/dev/null",
+            "core.fsync=reference",
+            "core.packedRefsTimeout=15000",
+            "core.filesRefLockTimeout=3000",
+        ];
+        let mut args: Vec<&str> = settings.iter().flat_map(|s| ["-c", *s]).collect();
+        args.extend(["update-ref", "-m", change.reflog, "--stdin"]);
+        let argv = shown(&args);
+        let call = self.call_of(&args, b"", self.plumbing_env(&[]));
+        let spawned = |source| GitError::Spawn { argv: argv.clone(), source };
+        let mut talk = Dialogue::start(&call).map_err(spawned)?;
+        let RefChange { name, new, old, .. } = change;
+        let asked = format!("start\nupdate {name} {new} {old}\nprepare\n");
+        if talk.say(&asked, 2).map_err(spawned)? {
+            return Ok(PreparedRef { talk, argv });
+        }
+        let done = talk.finish().map_err(spawned)?;
+        Err(failed(&argv, &done))
+    }
+
     /// Runs one of the repository's own hooks if there is one. Hooks are the user's programs: they get the
     /// cleaned environment without the settings made for plumbing, which would leak into their own git calls.
     ///
@@ -179,18 +207,61 @@ impl Git {
         stdin: &[u8],
         env: Vec<(OsString, OsString)>,
     ) -> Result<Done, GitError> {
+        let call = self.call_of(args, stdin, env);
+        spawn::run(&call).map_err(|source| GitError::Spawn { argv: shown(args), source })
+    }
+
+    fn call_of<S: AsRef<OsStr>>(
+        &self,
+        args: &[S],
+        stdin: &[u8],
+        env: Vec<(OsString, OsString)>,
+    ) -> Call {
         // A linked worktree whose directory is gone still has an index.
         let Worktree { top, git_dir, .. } = &self.worktree;
         let cwd = if top.is_dir() { top } else { git_dir };
-        let call = Call {
+        Call {
             program: self.program.clone(),
             args: args.iter().map(|a| a.as_ref().to_owned()).collect(),
             cwd: cwd.clone(),
             env,
             stdin: stdin.to_vec(),
             deadline_ms: GIT_CALL_MS,
-        };
-        spawn::run(&call).map_err(|source| GitError::Spawn { argv: shown(args), source })
+        }
+    }
+}
+
+/// A move of one ref.
+#[derive(Clone, Copy, Debug)]
+pub struct RefChange<'a> {
+    /// Full name.
+    pub name: &'a str,
+    /// Where it goes.
+    pub new: Oid,
+    /// Where it must be.
+    pub old: Oid,
+    /// What the reflogs say, that of `HEAD` too where it follows the ref.
+    pub reflog: &'a str,
+}
+
+/// A ref that git holds locked, ready to move.
+#[derive(Debug)]
+pub struct PreparedRef {
+    talk: Dialogue,
+    argv: Vec<String>,
+}
+
+impl PreparedRef {
+    /// Moves it.
+    ///
+    /// # Errors
+    /// git says that it did not; or nothing can be said: look at the ref.
+    pub fn commit(mut self) -> Result<(), GitError> {
+        let argv = self.argv;
+        let spawned = |source| GitError::Spawn { argv: argv.clone(), source };
+        self.talk.say("commit\n", 3).map_err(spawned)?;
+        let done = self.talk.finish().map_err(spawned)?;
+        if done.status.success() { Ok(()) } else { Err(failed(&argv, &done)) }
     }
 }
 

@@ -1,9 +1,9 @@
 //! Moving a branch to its candidate, index first.
 //!
-//! Contract: the order is that of git itself, in each worktree that has the branch checked out: take its
-//! `index.lock`, look again, prepare the new index beside the old, move the branch by compare-and-swap,
-//! make that durable, put the index in place, drop the lock. (With the branch first, an agent's `git
-//! commit -a` in the gap would delete the governed files.) Working files are never written.
+//! Contract: in each worktree that has the branch checked out: take its `index.lock`, look again, prepare the
+//! new index beside the old; let git lock the ref and compare; put the index in place; let git move the ref; make
+//! that durable; drop the lock. So nobody reads the new branch beside the old index, which an agent's `git
+//! commit` would make a commit that deletes the governed files (ADR 0005). Working files are never written.
 //!
 //! [`land`] may be called again after a kill at any point: what a dead run left is told from a foreign
 //! lock by its inode, because the lock is a hard link to a record made before it. The caller sees to it
@@ -13,17 +13,13 @@ mod index;
 
 use super::{
     candidate::Listed,
-    git::{Git, GitError},
+    git::{Git, GitError, RefChange},
     worktree_state::{
         Operation, StateError, Worktree, branch_tip, is_conflicted, open_index_at,
         operation_in_progress, read_optional,
     },
 };
-use crate::{
-    code::Code,
-    domain::oid::Oid,
-    limits::{INDEX_LOCK_HOLD_MAX_MS, INDEX_LOCK_HOLD_MS, INDEX_LOCK_WAIT_MS},
-};
+use crate::{code::Code, domain::oid::Oid, limits::INDEX_LOCK_WAIT_MS};
 use index::IndexLock;
 use std::{
     fs::File,
@@ -127,6 +123,7 @@ enum Step {
     Recorded,
     Locked,
     Prepared,
+    Swapped,
     Moved,
     Durable,
     Installed,
@@ -148,8 +145,7 @@ pub fn land(ctx: LandCtx<'_>, worktrees: &[Worktree]) -> Result<Landed, LandErro
 /// # Errors
 /// See [`LandError`]; call again.
 pub fn settle(ctx: LandCtx<'_>, worktrees: &[Worktree]) -> Result<(), LandError> {
-    let (at, preparing) = (&|_| {}, Duration::ZERO);
-    let landing = Landing { ctx, at, worktrees, locks: Vec::new(), preparing };
+    let landing = Landing { ctx, at: &|_| {}, worktrees, locks: Vec::new() };
     landing.settle_dead_run().map(drop)
 }
 
@@ -158,8 +154,7 @@ fn land_watched(
     worktrees: &[Worktree],
     at: &dyn Fn(Step),
 ) -> Result<Landed, LandError> {
-    let preparing = Duration::ZERO;
-    let mut landing = Landing { ctx, at, worktrees, locks: Vec::new(), preparing };
+    let mut landing = Landing { ctx, at, worktrees, locks: Vec::new() };
     let unfinished = landing.settle_dead_run()?;
     at(Step::Settled);
     if !unfinished && let Some(end) = landing.look()? {
@@ -178,13 +173,8 @@ fn land_watched(
         }
         Err(_) => {}
     }
-    // First the index, then the disk: whoever reads the new branch and the old index would commit the
-    // governed change away again.
-    landing.locks.iter().try_for_each(IndexLock::swap)?;
-    let swapped = Instant::now();
     landing.make_durable()?;
     at(Step::Durable);
-    landing.outlast_stale_readers(swapped);
     landing.locks.iter().try_for_each(|lock| lock.install(at))?;
     Ok(Landed::Done)
 }
@@ -201,8 +191,6 @@ struct Landing<'a> {
     at: &'a dyn Fn(Step),
     worktrees: &'a [Worktree],
     locks: Vec<IndexLock>,
-    /// How long git took to read and write these indexes.
-    preparing: Duration,
 }
 
 impl Landing<'_> {
@@ -290,13 +278,13 @@ impl Landing<'_> {
             Some(Landed::Done) => true,
             Some(end) => return Ok(Some(end)),
         };
-        let begin = Instant::now();
         for (lock, worktree) in self.locks.iter().zip(&with_branch) {
             lock.prepare(&(self.ctx.git)(worktree)?, self.ctx.listed)?;
         }
-        self.preparing = begin.elapsed();
         (self.at)(Step::Prepared);
-        if !moved_already && let Some(end) = self.move_branch(with_branch.first().copied())? {
+        if moved_already {
+            self.locks.iter().try_for_each(IndexLock::swap)?;
+        } else if let Some(end) = self.move_branch(with_branch.first().copied())? {
             return Ok(Some(end));
         }
         (self.at)(Step::Moved);
@@ -318,37 +306,31 @@ impl Landing<'_> {
         Ok(None)
     }
 
+    /// Swaps the index between git's promise to move the branch and its doing so. Whoever reads the new branch reads
+    /// the new index; whoever read the old branch is turned down by git when it comes to move it (ADR 0005).
     fn move_branch(&self, from: Option<&Worktree>) -> Result<Option<Landed>, LandError> {
-        let (new, old) = (self.ctx.candidate.to_string(), self.ctx.parent.to_string());
-        let settings = [
-            "core.hooksPath=/dev/null",
-            "core.fsync=reference",
-            "core.packedRefsTimeout=15000",
-            "core.filesRefLockTimeout=3000",
-        ];
-        let mut args: Vec<&str> = settings.iter().flat_map(|s| ["-c", *s]).collect();
-        args.extend(["update-ref", "-m", self.ctx.reflog, "--end-of-options"]);
-        args.extend([self.ctx.branch, &new, &old]);
-        let Err(refused) = self.git_in(from)?.call(&args, b"", &[]) else { return Ok(None) };
+        let change = RefChange {
+            name: self.ctx.branch,
+            new: self.ctx.candidate,
+            old: self.ctx.parent,
+            reflog: self.ctx.reflog,
+        };
+        let git = self.git_in(from)?;
+        let moved = match git.prepare_ref(&change) {
+            Ok(promise) => {
+                self.locks.iter().try_for_each(IndexLock::swap)?;
+                (self.at)(Step::Swapped);
+                promise.commit()
+            }
+            Err(refused) => Err(refused),
+        };
+        let Err(refused) = moved else { return Ok(None) };
         // A lost race is an answer; a lock that was not to be had is a failure.
         match self.look()? {
             Some(Landed::Done) => Ok(None),
             Some(end) => Ok(Some(end)),
             None => Err(refused.into()),
         }
-    }
-
-    /// `git commit` reads `HEAD` and the index before it takes the index lock. One that read the new branch and,
-    /// an instant before the swap, the old index must find the lock still held when it comes for it; so
-    /// the lock outlives the swap by more than git needs to read such an index.
-    fn outlast_stale_readers(&self, swapped: Instant) {
-        if self.locks.is_empty() {
-            return;
-        }
-        let least = Duration::from_millis(INDEX_LOCK_HOLD_MS);
-        let most = Duration::from_millis(INDEX_LOCK_HOLD_MAX_MS);
-        let hold = (self.preparing * 3).clamp(least, most);
-        std::thread::sleep(hold.saturating_sub(swapped.elapsed()));
     }
 
     /// git syncs the ref file, but no directory, and neither when it packs refs.

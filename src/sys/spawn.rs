@@ -17,7 +17,8 @@ use std::{
     io::{self, Read, Write},
     os::{fd::OwnedFd, unix::process::CommandExt},
     path::PathBuf,
-    process::{Child, Command, ExitStatus, Stdio},
+    process::{Child, ChildStdin, Command, ExitStatus, Stdio},
+    thread,
     time::{Duration, Instant},
 };
 
@@ -206,6 +207,122 @@ impl<'a> Talk<'a> {
     }
 }
 
+/// A program that is talked to line by line.
+#[derive(Debug)]
+pub struct Dialogue {
+    program: PathBuf,
+    deadline_ms: u64,
+    child: Child,
+    stdin: Option<ChildStdin>,
+    stdout: Reader,
+    stderr: Reader,
+    end: Instant,
+}
+
+impl Dialogue {
+    /// Starts the program; `stdin` of the call is not used.
+    ///
+    /// # Errors
+    /// It cannot be started.
+    pub fn start(call: &Call) -> Result<Self, SpawnError> {
+        let mut child = bare(call)
+            .process_group(0)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .map_err(|source| SpawnError::Start { program: call.program.clone(), source })?;
+        let lost = |source| SpawnError::Wait { program: call.program.clone(), source };
+        Ok(Self {
+            program: call.program.clone(),
+            deadline_ms: call.deadline_ms,
+            stdin: child.stdin.take(),
+            stdout: Reader::new(child.stdout.take().map(Into::into)).map_err(lost)?,
+            stderr: Reader::new(child.stderr.take().map(Into::into)).map_err(lost)?,
+            end: Instant::now() + Duration::from_millis(call.deadline_ms),
+            child,
+        })
+    }
+
+    /// Says something and waits until that many lines have been answered in all. False when it ended first.
+    ///
+    /// # Errors
+    /// The deadline passed, or the pipes broke otherwise.
+    pub fn say(&mut self, text: &str, lines: usize) -> Result<bool, SpawnError> {
+        if let Some(pipe) = &mut self.stdin
+            && pipe.write_all(text.as_bytes()).is_err()
+        {
+            // Whoever does not listen any more has ended; how, is asked below.
+            self.stdin = None;
+        }
+        loop {
+            self.stdout.read().map_err(|e| self.lost(e))?;
+            self.stderr.read().map_err(|e| self.lost(e))?;
+            if self.stdout.bytes.iter().filter(|b| **b == b'\n').count() >= lines {
+                return Ok(true);
+            }
+            if self.stdout.pipe.is_none() {
+                return Ok(false);
+            }
+            self.wait()?;
+        }
+    }
+
+    /// Says nothing more and waits for the end.
+    ///
+    /// # Errors
+    /// The deadline passed, or the pipes broke.
+    pub fn finish(mut self) -> Result<Done, SpawnError> {
+        self.stdin = None;
+        while self.stdout.pipe.is_some() || self.stderr.pipe.is_some() {
+            self.stdout.read().map_err(|e| self.lost(e))?;
+            self.stderr.read().map_err(|e| self.lost(e))?;
+            if self.stdout.pipe.is_some() || self.stderr.pipe.is_some() {
+                self.wait()?;
+            }
+        }
+        let status = self.child.wait().map_err(|e| self.lost(e))?;
+        let stdout = std::mem::take(&mut self.stdout.bytes);
+        Ok(Done { status, stdout, stderr: std::mem::take(&mut self.stderr.bytes) })
+    }
+
+    fn wait(&self) -> Result<(), SpawnError> {
+        let left = self.end.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            let (program, deadline_ms) = (self.program.clone(), self.deadline_ms);
+            return Err(SpawnError::Deadline { program, deadline_ms });
+        }
+        let pipes = [&self.stdout, &self.stderr].into_iter().flat_map(|r| r.pipe.iter());
+        let mut fds: Vec<PollFd<'_>> = pipes.map(|p| PollFd::new(p, PollFlags::IN)).collect();
+        let timeout = Timespec::try_from(left).map_err(|e| self.lost(io::Error::other(e)))?;
+        match poll(&mut fds, Some(&timeout)) {
+            Ok(_) | Err(Errno::INTR) => Ok(()),
+            Err(error) => Err(self.lost(error.into())),
+        }
+    }
+
+    fn lost(&self, source: io::Error) -> SpawnError {
+        SpawnError::Wait { program: self.program.clone(), source }
+    }
+}
+
+impl Drop for Dialogue {
+    /// Hangs up, and kills what has not ended a moment later: a program that is cut off cleans up after itself.
+    fn drop(&mut self) {
+        self.stdin = None;
+        let patience = Instant::now() + Duration::from_millis(limits::CALL_DRAIN_MS);
+        while !matches!(self.child.try_wait(), Ok(Some(_))) {
+            if Instant::now() >= patience {
+                // Nothing more can be done about a failure here.
+                let _ = end(&mut self.child);
+                return;
+            }
+            thread::sleep(Duration::from_millis(1));
+        }
+    }
+}
+
+#[derive(Debug)]
 struct Reader {
     pipe: Option<File>,
     bytes: Vec<u8>,

@@ -112,7 +112,10 @@ fn gates_run_in_order_and_the_first_no_ends_them() {
     assert_eq!(shown["lastGate"]["exitCode"], 1);
     let gates = shown["gates"].as_array().unwrap();
     assert_eq!(gates.len(), 3, "{shown:#}");
-    assert!(gates.iter().all(|g| std::path::Path::new(&text(g, "path")).is_absolute()), "{shown:#}");
+    assert!(
+        gates.iter().all(|g| std::path::Path::new(&text(g, "path")).is_absolute()),
+        "{shown:#}"
+    );
     // Where programs lie is this machine's: another one, or this after a clean-up, does not know.
     fs::remove_dir_all(env.repo().join(".git/agentproto/local")).unwrap();
     assert_eq!(env.policy(&policy)["gates"][0]["path"], Value::Null);

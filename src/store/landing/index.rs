@@ -24,6 +24,8 @@ use std::{
 pub(super) struct IndexLock {
     record: PathBuf,
     prepared: PathBuf,
+    /// The index that was there before, while the branch may still not move.
+    replaced: PathBuf,
     git_dir: PathBuf,
     holder: String,
 }
@@ -57,6 +59,7 @@ impl IndexLock {
         Self {
             record: tmp.join(format!("index-lock.{name}.{}", worktree.id)),
             prepared: tmp.join(format!("index.{name}.{}", worktree.id)),
+            replaced: tmp.join(format!("index-old.{name}.{}", worktree.id)),
             git_dir: worktree.git_dir.clone(),
             holder: format!("held by git agentproto for {name}\n"),
         }
@@ -144,13 +147,21 @@ impl IndexLock {
         sync(self.prepared.parent().unwrap_or(&self.git_dir))
     }
 
-    /// Puts the prepared index in place, if that has not happened yet.
+    /// Puts the prepared index in place, if that has not happened yet, and keeps the one it replaces until
+    /// [`IndexLock::install`] or [`IndexLock::release`].
     pub(super) fn swap(&self) -> Result<(), LandError> {
-        let index = self.git_dir.join("index");
-        match std::fs::rename(&self.prepared, &index) {
-            Err(e) if e.kind() != ErrorKind::NotFound => Err(io("replace", &index)(e)),
-            Ok(()) | Err(_) => Ok(()),
+        if !exists(&self.prepared)? {
+            return Ok(());
         }
+        let index = self.git_dir.join("index");
+        remove(&self.replaced)?;
+        let kept = match std::fs::hard_link(&index, &self.replaced) {
+            // An empty file stands for no index at all.
+            Err(e) if e.kind() == ErrorKind::NotFound => File::create(&self.replaced).map(drop),
+            other => other,
+        };
+        kept.map_err(io("keep", &index))?;
+        std::fs::rename(&self.prepared, &index).map_err(io("replace", &index))
     }
 
     /// Puts the prepared index in place for good, and lets go.
@@ -158,13 +169,29 @@ impl IndexLock {
         self.swap()?;
         sync(&self.git_dir)?;
         at(Step::Installed);
+        remove(&self.replaced)?;
         self.unlock()?;
         at(Step::Unlocked);
         remove(&self.record)
     }
 
+    /// Puts back the index that was replaced. Only under our own lock: without it somebody may have written since.
+    fn put_back(&self) -> Result<(), LandError> {
+        let Some(kept) = meta(&self.replaced)? else { return Ok(()) };
+        if !self.is_ours()? {
+            return remove(&self.replaced);
+        }
+        let index = self.git_dir.join("index");
+        if kept.len() > 0 {
+            return std::fs::rename(&self.replaced, &index).map_err(io("put back", &index));
+        }
+        remove(&index)?;
+        remove(&self.replaced)
+    }
+
     /// Lets go without having changed anything.
     pub(super) fn release(&self) -> Result<(), LandError> {
+        self.put_back()?;
         self.unlock()?;
         remove(&self.prepared)?;
         remove(&self.prepared_lock())?;

@@ -12,11 +12,12 @@ use crate::{
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 const POLICY: &str = "pol_01arz3ndektsv4rrffq69g5fav";
-const STEPS: [Step; 8] = [
+const STEPS: [Step; 9] = [
     Step::Settled,
     Step::Recorded,
     Step::Locked,
     Step::Prepared,
+    Step::Swapped,
     Step::Moved,
     Step::Durable,
     Step::Installed,
@@ -172,7 +173,7 @@ fn landing_again_after_a_kill_at_any_step_ends_as_without() {
 
 #[test]
 fn two_kills_in_a_row_end_as_without() {
-    let telling = [Step::Locked, Step::Prepared, Step::Moved, Step::Installed];
+    let telling = [Step::Locked, Step::Prepared, Step::Swapped, Step::Moved, Step::Installed];
     for first in telling {
         for second in telling {
             let scene = Scene::new();
@@ -242,6 +243,42 @@ fn a_moved_branch_is_reported_and_left_alone() {
     assert_eq!(scene.land(), Landed::Moved { tip: Some(tip) });
     assert_eq!(scene.repo.oid("HEAD"), tip);
     assert_eq!(std::fs::read(scene.repo.path(".git/index")).unwrap(), before);
+}
+
+#[test]
+fn the_old_index_comes_back_when_the_branch_went_elsewhere_after_the_kill() {
+    let scene = Scene::new();
+    let before = std::fs::read(scene.repo.path(".git/index")).unwrap();
+    assert!(scene.killed_after(Step::Swapped));
+    assert_ne!(std::fs::read(scene.repo.path(".git/index")).unwrap(), before);
+    let tree = scene.repo.oid("HEAD^{tree}").to_string();
+    let parent = scene.parent.to_string();
+    let rival = scene.repo.git(&["commit-tree", &tree, "-p", &parent, "-m", "rival"]);
+    scene.repo.git(&["update-ref", "refs/heads/main", rival.trim()]);
+    assert_eq!(scene.land(), Landed::Moved { tip: Some(scene.repo.oid("HEAD")) });
+    assert_eq!(std::fs::read(scene.repo.path(".git/index")).unwrap(), before);
+    scene.assert_nothing_left("rival after the swap");
+}
+
+#[test]
+fn the_branch_is_locked_while_the_index_is_ahead_of_it() {
+    let scene = Scene::new();
+    let seen = std::cell::Cell::new(false);
+    let look = |step| {
+        if step == Step::Swapped {
+            // What somebody sees who comes just now: the old branch, which git lets nobody move.
+            assert_eq!(scene.repo.oid("refs/heads/main"), scene.parent);
+            assert!(scene.repo.path(".git/refs/heads/main.lock").exists());
+            seen.set(true);
+        }
+        if step == Step::Moved {
+            assert_eq!(scene.repo.oid("refs/heads/main"), scene.candidate);
+            let diff = scene.repo.git(&["diff", "--cached", "--name-only", "HEAD"]);
+            assert_eq!(diff, "theirs\n", "as soon as the branch has moved, the index is its own");
+        }
+    };
+    assert_eq!(scene.land_watched(&look).unwrap(), Landed::Done);
+    assert!(seen.get());
 }
 
 #[test]
