@@ -129,7 +129,7 @@ codes! {
     PathSpecialFile "path-special-file" REFUSED "list files and symlinks only";
     PathSymlinkEscapes "path-symlink-escapes" REFUSED "let the link point to something inside the worktree";
     PathOutsideSparse "path-outside-sparse-checkout" REFUSED "add it to the sparse checkout first";
-    IdentityMissing "identity-missing" REFUSED "git config --global user.name NAME, git config --global user.email ADDRESS";
+    IdentityMissing "identity-missing" REFUSED "git config --global user.name NAME && git config --global user.email ADDRESS";
     SignersMissing "signers-missing" REFUSED "no allowed-signers file is in force: run git agentproto init";
     MergeInProgress "merge-in-progress" REFUSED "finish or abort it first";
     RebaseInProgress "rebase-in-progress" REFUSED "finish or abort it first";

@@ -179,7 +179,7 @@ impl From<LedgerError> for CliError {
             },
             LedgerError::Ambiguous { label, meant } => {
                 let message = format!("{}: {}", made.message, candidates(&meant, clock::now()));
-                Self { message, ..made }.about(label).with_hint("use an id")
+                Self { message, ..made }.about(label)
             }
             LedgerError::Open(_)
             | LedgerError::Store(_)
