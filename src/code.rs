@@ -147,6 +147,7 @@ codes! {
     GateNotRunnable "gate-not-runnable" BROKEN "correct the program, then attach again";
     ProgramChanged "program-changed" BROKEN "look at the program, then attach again";
     TreeChanged "tree-changed-during-gate" BROKEN "let nobody write the listed files while the gate runs, then attach again";
+    BranchSwitched "branch-switched" BROKEN "check the policy's branch out again in the session's worktree, then ask again";
     NoSuchPath "no-such-path" BROKEN "check the path, then attach again";
     PathConflicts "path-conflicts-unlisted" BROKEN "list the paths that give way, too";
     ConflictMarkers "conflict-markers" NO "resolve the conflict markers in the listed files";

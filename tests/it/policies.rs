@@ -63,6 +63,43 @@ fn the_recorded_branch_lands_when_another_is_checked_out() {
     assert!(reflog.starts_with("agentproto: policy pol_"), "{reflog}");
 }
 
+/// The gate sees the whole worktree, so that has to be the branch's commit; its name does not matter.
+#[test]
+fn a_gate_runs_on_the_commit_of_its_branch_only() {
+    let env = TestEnv::new();
+    env.git(&["switch", "-qc", "elsewhere"]);
+    env.write("other.txt", "other\n");
+    env.git(&["add", "other.txt"]);
+    env.git(&["commit", "-qm", "other"]);
+    env.git(&["switch", "-q", "main"]);
+    let main = env.git(&["rev-parse", "main"]);
+    let gated_after = |switch: &[&str], exit| {
+        let session = env.adopt("s");
+        env.write("a.txt", "changed\n");
+        let args = ["--then", "commit", "--path", "a.txt", "-m", "m", "--", "true"];
+        let policy = env.attach(&session, &args);
+        env.git(switch);
+        env.turn_end(&session, &policy).exits(exit);
+        env.git(&["switch", "-q", "main"]);
+        assert_eq!(env.git(&["rev-parse", "main"]), main);
+        env.policy(&policy)
+    };
+    for switch in [&["switch", "-q", "elsewhere"] as &[&str], &["checkout", "-q", "elsewhere^0"]] {
+        let told = gated_after(switch, 1);
+        assert_eq!(text(&told, "status"), "blocked", "{told:#}");
+        assert_eq!(text(&told, "reason"), "branch-switched", "{told:#}");
+        let because = text(&told, "because");
+        let there = env.git(&["rev-parse", "elsewhere"]);
+        let named = [&format!("refs/heads/main at {main}"), &format!(" at {there}")];
+        assert!(named.iter().all(|n| because.contains(*n)), "{because}");
+        assert_eq!(told["lastGate"], Value::Null, "it did not run: {told:#}");
+    }
+    for switch in [&["switch", "-qc", "twin"] as &[&str], &["checkout", "-q", "--detach"]] {
+        let told = gated_after(switch, 5);
+        assert_eq!(text(&told, "status"), "awaiting-ack", "{told:#}");
+    }
+}
+
 #[test]
 fn only_a_finished_turn_is_gated() {
     let env = TestEnv::new();

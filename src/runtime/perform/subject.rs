@@ -117,13 +117,33 @@ impl<'a> Place<'a> {
         if is_unmerged(&self.repo)? {
             return Err(trouble(Code::GitBusy, Operation::Conflict.to_string()));
         }
+        // Before the paths: those of another branch's commit say nothing about this one's.
+        let parent = self.parent(&commit.branch)?;
         if let Some(problem) = paths::check(&self.repo, &commit.paths)?.into_iter().next() {
             return Err(trouble(problem.code, problem.to_string()));
         }
-        let Some(parent) = branch_tip(&self.repo, &commit.branch)? else {
-            return Err(trouble(Code::StaleCandidate, format!("{} is gone", commit.branch)));
-        };
         self.fix_commit(commit, parent, attempt).map(Subject::Commit)
+    }
+
+    /// The tip of the policy's branch, which the worktree must have checked out, under whatever name: its unlisted
+    /// files are what the gates see of that commit.
+    fn parent(&self, branch: &str) -> Result<Oid, Trouble> {
+        let (place, at) = match head(&self.repo)? {
+            // One reading for both, so that a commit made meanwhile is not taken for a switch.
+            Head::Branch { name, tip } if name == branch => return Ok(tip),
+            Head::Branch { name, tip } => (name, Some(tip)),
+            Head::Unborn { name } => (name, None),
+            Head::Detached { at } => ("a detached HEAD".to_owned(), Some(at)),
+        };
+        let Some(tip) = branch_tip(&self.repo, branch)? else {
+            return Err(trouble(Code::StaleCandidate, format!("{branch} is gone")));
+        };
+        if at == Some(tip) {
+            return Ok(tip);
+        }
+        let at = at.map_or_else(|| "without a commit".to_owned(), |at| format!("at {at}"));
+        let because = format!("the worktree is on {place} {at}, not on {branch} at {tip}");
+        Err(trouble(Code::BranchSwitched, because))
     }
 
     fn fix_commit(&self, commit: &CommitSpec, parent: Oid, attempt: u32) -> Result<Fixed, Trouble> {

@@ -24,6 +24,15 @@ fn gated_by(env: &TestEnv, script: &str, path: &str) -> Output {
     env.commit(&[path], &["./gate.sh"])
 }
 
+/// A branch `elsewhere` with a file that main lacks; main stays checked out.
+fn elsewhere(env: &TestEnv) {
+    env.git(&["switch", "-qc", "elsewhere"]);
+    env.write("other.txt", "other\n");
+    env.git(&["add", "other.txt"]);
+    env.git(&["commit", "-qm", "other"]);
+    env.git(&["switch", "-q", "main"]);
+}
+
 /// Attaches, lets `meanwhile` happen, ends the turn: what `wait` said, with the policy's object as stdout.
 fn after(env: &TestEnv, gate: &[&str], meanwhile: impl FnOnce()) -> Output {
     let session = env.adopt("s");
@@ -44,6 +53,16 @@ pub(super) const OUTCOMES: &[Outcome] = &[
     }),
     ("gate-not-runnable", 2, |e| gated_by(e, "#!/no/such/interpreter\n", "a.txt")),
     ("tree-changed-during-gate", 2, |e| gated_by(e, "#!/bin/sh\necho more >> a.txt\n", "a.txt")),
+    ("branch-switched", 0, |e| {
+        elsewhere(e);
+        after(e, &["true"], || {
+            e.git(&["switch", "-q", "elsewhere"]);
+        })
+    }),
+    ("branch-switched", 2, |e| {
+        elsewhere(e);
+        gated_by(e, "#!/bin/sh\ngit switch -q elsewhere\n", "a.txt")
+    }),
     ("runner-failed", 2, |e| gated_by(e, "#!/bin/sh\nkill -9 $PPID\nsleep 60\n", "a.txt")),
     ("file-too-large", 2, |e| {
         let file = fs::File::create(e.repo().join("huge")).unwrap();
