@@ -100,6 +100,23 @@ fn a_gate_runs_on_the_commit_of_its_branch_only() {
     }
 }
 
+/// Nobody wrote the listed files: it is no case of a tree that changed, and the gate is not run again.
+#[test]
+fn a_branch_that_moves_while_its_gate_runs_is_stale() {
+    let env = TestEnv::new();
+    env.allow_no_ack();
+    env.script("gate.sh", "echo ran >> .git/ran\ngit commit -q --allow-empty -m meanwhile");
+    env.write("a.txt", "changed\n");
+    let before = env.git(&["rev-parse", "main"]);
+    let told = env.commit(&["a.txt"], &["./gate.sh"]).exits(1).json();
+    let after = env.git(&["rev-parse", "main"]);
+    assert_eq!(text(&told, "reason"), "stale-candidate", "{told:#}");
+    let moved = format!("refs/heads/main moved from {before} to {after} while the gate ran");
+    assert_eq!(text(&told, "because"), moved);
+    assert_eq!(env.git(&["log", "-1", "--format=%s", "main"]), "meanwhile");
+    assert_eq!(fs::read_to_string(env.repo().join(".git/ran")).unwrap(), "ran\n");
+}
+
 #[test]
 fn only_a_finished_turn_is_gated() {
     let env = TestEnv::new();

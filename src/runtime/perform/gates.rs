@@ -85,6 +85,16 @@ struct Session<'a> {
     attempt: u32,
 }
 
+/// What became of the subject of a commit policy while its gates ran.
+enum Since {
+    /// The listed files and the branch are as they were.
+    Same,
+    /// The listed files are others, or cannot be told: the run is void.
+    Changed(Trouble),
+    /// The branch alone moved: nobody wrote the files, and a repetition would be about another commit.
+    Moved(Trouble),
+}
+
 /// The gates as they may run now.
 struct Allowed {
     programs: Vec<PathBuf>,
@@ -108,29 +118,36 @@ impl Session<'_> {
                 Ok(noted_on) => noted_on,
                 Err(why) => return Ok((ended(why, results, voided, None), vec![])),
             };
-            if self.still(&subject) {
-                return self.conclude(&subject, results, voided, noted_on);
+            match self.since(&subject) {
+                Since::Same => return self.conclude(&subject, results, voided, noted_on),
+                Since::Changed(_) if voided < VOID_RUNS => voided += 1,
+                Since::Changed(why) | Since::Moved(why) => {
+                    return Ok((ended(why, results, voided, None), vec![]));
+                }
             }
-            if voided == VOID_RUNS {
-                let why = trouble(Code::TreeChanged, Code::TreeChanged.hint());
-                return Ok((ended(why, results, voided, None), vec![]));
-            }
-            voided += 1;
         }
     }
 
-    /// True when a commit policy's listed files are as they were before the gates ran. An `emit` run is never void.
-    fn still(&self, before: &Subject) -> bool {
-        match before {
-            Subject::Worktree(_) => true,
-            Subject::Commit(fixed) => match self.place.fix(self.attempt) {
-                Ok(Subject::Commit(after)) => {
-                    after.tree.tree == fixed.tree.tree && after.parent == fixed.parent
-                }
-                // What is in the way now ends the next run by its own code.
-                Ok(Subject::Worktree(_)) | Err(_) => false,
-            },
+    /// Fixes a commit policy's tree again and compares. An `emit` run is never void.
+    fn since(&self, before: &Subject) -> Since {
+        let (Subject::Commit(before), Some(spec)) = (before, &self.place.policy.spec.commit) else {
+            return Since::Same;
+        };
+        let after = match self.place.fix(self.attempt) {
+            Ok(Subject::Commit(after)) => after,
+            Ok(Subject::Worktree(_)) => return Since::Same,
+            // If it stays in the way, it ends the next run by its own code.
+            Err(why) => return Since::Changed(why),
+        };
+        if after.tree.listed != before.tree.listed {
+            return Since::Changed(trouble(Code::TreeChanged, Code::TreeChanged.hint()));
         }
+        if after.parent != before.parent {
+            let (from, to) = (before.parent, after.parent);
+            let because = format!("{} moved from {from} to {to} while the gate ran", spec.branch);
+            return Since::Moved(trouble(Code::StaleCandidate, because));
+        }
+        Since::Same
     }
 
     fn conclude(

@@ -63,6 +63,9 @@ pub(super) const OUTCOMES: &[Outcome] = &[
         elsewhere(e);
         gated_by(e, "#!/bin/sh\ngit switch -q elsewhere\n", "a.txt")
     }),
+    ("stale-candidate", 1, |e| {
+        gated_by(e, "#!/bin/sh\ngit commit -q --allow-empty -m meanwhile\n", "a.txt")
+    }),
     ("runner-failed", 2, |e| gated_by(e, "#!/bin/sh\nkill -9 $PPID\nsleep 60\n", "a.txt")),
     ("file-too-large", 2, |e| {
         let file = fs::File::create(e.repo().join("huge")).unwrap();
