@@ -43,6 +43,8 @@ pub const TAIL_SHOWN_BYTES: usize = 4 * 1024;
 pub const CHECKPOINT_FRAMES: u64 = 256;
 /// WAL bytes that make a checkpoint due (storage C).
 pub const CHECKPOINT_BYTES: u64 = 1024 * 1024;
+/// Frames whose objects an append looks for again: as many as a prune that runs beside it can have taken from.
+pub const HEAL_FRAMES: usize = 16;
 /// WAL file preallocation, bytes (storage W).
 pub const WAL_PREALLOCATED_BYTES: u64 = 4 * 1024 * 1024;
 /// Largest WAL frame payload accepted, bytes.

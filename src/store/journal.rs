@@ -375,7 +375,9 @@ impl Store {
     fn after_the_frame(&self, lock: &KernelLock, built: Built, locked: bool) -> Appended {
         let wait_ms = if locked { 0 } else { limits::REF_LOCK_WAIT_MS };
         let shown = self.show(&built.frame, wait_ms);
-        let packed = shown.is_ok().then(|| self.checkpoint_if_due(lock));
+        let packed = shown
+            .is_ok()
+            .then(|| self.heal_recent().and_then(|_healed| self.checkpoint_if_due(lock)));
         Appended {
             written: built.written,
             git_view: shown.map_or_else(|e| GitView::Pending(e.to_string()), |()| GitView::Shown),

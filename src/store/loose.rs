@@ -88,6 +88,11 @@ impl LooseStore {
         Ok(files::sync_dir(&self.objects)?)
     }
 
+    /// True when a file with some content is there; what it holds is not looked at.
+    pub(super) fn is_there(&self, id: &Oid) -> bool {
+        std::fs::symlink_metadata(self.path(id)).is_ok_and(|file| file.len() > 0)
+    }
+
     /// Reads what is there and hashes it.
     pub(super) fn state(&self, id: &Oid) -> Result<LooseState, StoreError> {
         let Some(data) = files::read_optional(&self.path(id))? else {

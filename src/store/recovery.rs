@@ -111,6 +111,8 @@ impl Store {
         let thorough = depth == Depth::Full || !known.same_boot;
         let behind = self.behind(&known.tips)?;
         if !thorough && behind.is_empty() {
+            // Git's view alone is at stake: what fails here is done by the next who looks.
+            done.objects = self.heal_recent().unwrap_or_default();
             return Ok(done);
         }
         done.leftovers += self.packs.sweep_unindexed()?;
@@ -255,6 +257,21 @@ impl Store {
             Some((seq, tips)) if self.behind(&tips)?.is_empty() => self.checkpoint(lock, seq, tips),
             Some(_) | None => Ok(()),
         }
+    }
+
+    /// Writes again what git no longer has of the last frames (storage H): a `git prune` that read the refs before they
+    /// moved takes what was written meanwhile, and until that is mended git's own `gc` fails. Now that the refs
+    /// name it, the next prune leaves it alone.
+    pub(super) fn heal_recent(&self) -> Result<u64, StoreError> {
+        let frames = self.with_wal(|wal| wal.map_or(Ok(Vec::new()), |w| w.recent_frames()))?;
+        let mut healed = 0;
+        for object in frames.iter().flat_map(|f| &f.objects) {
+            if !self.loose.is_there(&object.id) && self.odb.find(&object.id)?.is_none() {
+                self.loose.write(object, Durable::No)?;
+                healed += 1;
+            }
+        }
+        Ok(healed)
     }
 
     /// Packs the log's own bytes, starts a new epoch, removes the loose copies of exactly these objects.

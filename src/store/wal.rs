@@ -15,7 +15,7 @@ use crate::{
     sys::files::{self, FileError, FileId},
 };
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, VecDeque},
     fs::{File, OpenOptions},
     os::unix::fs::{FileExt, OpenOptionsExt},
     path::{Path, PathBuf},
@@ -33,6 +33,8 @@ pub(super) struct Wal {
     head: Head,
     end: u64,
     frames: u64,
+    /// Where the last frames begin.
+    recent: VecDeque<u64>,
     torn: bool,
     seq: u64,
     tips: BTreeMap<String, Oid>,
@@ -89,6 +91,7 @@ impl Wal {
             path: path.to_owned(),
             end: START,
             frames: 0,
+            recent: VecDeque::new(),
             torn: false,
             seq: head.seq,
             tips: head.refs.clone(),
@@ -131,6 +134,7 @@ impl Wal {
     fn restart(&mut self, head: Head) {
         self.end = START;
         self.frames = 0;
+        self.recent.clear();
         self.seq = head.seq;
         self.tips = head.refs.clone();
         self.passed = BTreeMap::new();
@@ -138,6 +142,10 @@ impl Wal {
     }
 
     fn count(&mut self, step: &Step, next: u64) {
+        self.recent.push_back(self.end);
+        if self.recent.len() > limits::HEAL_FRAMES {
+            self.recent.pop_front();
+        }
         for m in &step.moves {
             let passed = self.passed.entry(m.name.clone()).or_default();
             passed.extend(m.old);
@@ -252,14 +260,24 @@ impl Wal {
         let mut frames = Vec::new();
         let mut pos = START;
         while pos < self.end {
-            let At::Frame(payload, next) = self.at(pos)? else {
-                return Err(self.corrupt(&format!("the frame at byte {pos} is damaged")));
-            };
-            let frame = wal_frame::decode(&payload);
-            frames.push(frame.ok_or_else(|| self.corrupt("a frame does not decode"))?);
+            let (frame, next) = self.frame(pos)?;
+            frames.push(frame);
             pos = next;
         }
         Ok(frames)
+    }
+
+    /// The last [`limits::HEAL_FRAMES`] frames with their objects.
+    pub(super) fn recent_frames(&self) -> Result<Vec<Frame>, StoreError> {
+        self.recent.iter().map(|pos| Ok(self.frame(*pos)?.0)).collect()
+    }
+
+    fn frame(&self, pos: u64) -> Result<(Frame, u64), StoreError> {
+        let At::Frame(payload, next) = self.at(pos)? else {
+            return Err(self.corrupt(&format!("the frame at byte {pos} is damaged")));
+        };
+        let frame = wal_frame::decode(&payload);
+        Ok((frame.ok_or_else(|| self.corrupt("a frame does not decode"))?, next))
     }
 
     /// An object of some frame.
