@@ -117,6 +117,25 @@ fn a_branch_that_moves_while_its_gate_runs_is_stale() {
     assert_eq!(fs::read_to_string(env.repo().join(".git/ran")).unwrap(), "ran\n");
 }
 
+/// The receipt is a projection: who holds its ref back holds back the receipt, not what was approved.
+#[test]
+fn a_note_that_cannot_be_written_holds_up_no_landing() {
+    let env = TestEnv::new();
+    let policy = env.awaiting("f.txt");
+    let lock = env.repo().join(".git/refs/notes/agentproto/acks.lock");
+    fs::write(&lock, "").unwrap();
+    let told = env.ap(&["ack", &policy, "--yes"]).err();
+    assert!(told.contains("acks.lock"), "{told}");
+    let shown = env.policy(&policy);
+    assert_eq!(text(&shown, "status"), "done");
+    let candidate = text(&shown, "candidate");
+    assert_eq!(env.git(&["rev-parse", "main"]), candidate);
+    assert!(env.note_lines("acks", &candidate, "agentproto-ack/1 ").is_empty());
+    fs::remove_file(&lock).unwrap();
+    env.ap(&["wait", &policy]).exits(0);
+    assert_eq!(env.note_lines("acks", &candidate, "agentproto-ack/1 approve ").len(), 1);
+}
+
 #[test]
 fn only_a_finished_turn_is_gated() {
     let env = TestEnv::new();
