@@ -6,14 +6,13 @@
 
 use super::{
     Store,
-    commit::{self, Entry, Stamp},
+    building::Built,
+    commit::{self, Stamp},
     error::StoreError,
-    names::{JOURNALS, REMOTES, evidence_ref, journal_ref, journal_writer},
-    object::{Kind, Object},
+    names::{evidence_ref, journal_ref},
     recovery::{Depth, Recovered},
-    tree::{self, Change, Mode},
     wal::Wal,
-    wal_frame::{Frame, Head, Move, Step},
+    wal_frame::{Frame, Head},
     writer,
 };
 use crate::{
@@ -26,7 +25,7 @@ use crate::{
     },
     wire::message::FORMAT,
 };
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::BTreeMap;
 
 /// The end of a journal.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -155,144 +154,7 @@ impl<E> AppendError<E> {
     }
 }
 
-/// A batch as objects.
-struct Built {
-    frame: Frame,
-    written: Vec<Written>,
-}
-
 impl Store {
-    /// The end of our own journal; none before the first append.
-    ///
-    /// # Errors
-    /// The journal cannot be read.
-    pub fn own_tip(&self) -> Result<Option<Tip>, StoreError> {
-        let Some(writer) = self.writer()? else { return Ok(None) };
-        let id = self.own_value(&journal_ref(&writer))?;
-        id.map(|id| self.tip_at(writer, &id)).transpose()
-    }
-
-    /// What one of our refs holds or, where the log knows better, will hold.
-    fn own_value(&self, name: &str) -> Result<Option<Oid>, StoreError> {
-        let actual = self.refs.read(name);
-        self.with_wal(|wal| {
-            let ours = wal.as_ref().and_then(|w| w.tips().get(name).copied());
-            match (ours, actual) {
-                (None, actual) => actual,
-                (Some(ours), Ok(None) | Err(StoreError::BrokenRef { .. })) => Ok(Some(ours)),
-                (Some(ours), Ok(Some(id))) => {
-                    let behind = wal.is_some_and(|w| w.has_passed(name, &id));
-                    Ok(Some(if behind { ours } else { id }))
-                }
-                (Some(_), Err(e)) => Err(e),
-            }
-        })
-    }
-
-    fn tip_at(&self, writer: WriterId, id: &Oid) -> Result<Tip, StoreError> {
-        let entry = self.entry(id)?;
-        Ok(Tip { writer, seq: entry.seq, id: entry.id, tree: entry.tree })
-    }
-
-    /// The end of every journal that is here, our own first.
-    ///
-    /// # Errors
-    /// One of them cannot be read.
-    pub fn journals(&self) -> Result<Vec<Tip>, StoreError> {
-        let mut tips: Vec<Tip> = self.own_tip()?.into_iter().collect();
-        let own = tips.first().map(|t| journal_ref(&t.writer));
-        for name in self.refs.names(JOURNALS)?.into_iter().chain(self.refs.names(REMOTES)?) {
-            let Some(writer) = journal_writer(&name).filter(|_| Some(&name) != own.as_ref()) else {
-                continue;
-            };
-            if let Some(id) = self.refs.read(&name)? {
-                tips.push(self.tip_at(writer, &id)?);
-            }
-        }
-        Ok(tips)
-    }
-
-    /// Reads one journal entry.
-    ///
-    /// # Errors
-    /// It is missing, unreadable or no journal entry.
-    pub fn entry(&self, id: &Oid) -> Result<Entry, StoreError> {
-        commit::entry(&self.object(id)?)
-    }
-
-    /// The document at a path of a state tree.
-    ///
-    /// # Errors
-    /// A tree cannot be read, or the path leads to something else than a file.
-    pub fn document(&self, tree: &Oid, path: &str) -> Result<Option<Vec<u8>>, StoreError> {
-        match self.at_path(tree, path)? {
-            Some((_, id)) => self.require(&id, Kind::Blob).map(Some),
-            None => Ok(None),
-        }
-    }
-
-    /// All documents below a directory of a state tree (`""` = all), in path order.
-    ///
-    /// # Errors
-    /// A tree or document cannot be read.
-    pub fn documents(&self, tree: &Oid, dir: &str) -> Result<Vec<(String, Vec<u8>)>, StoreError> {
-        let dir = dir.trim_end_matches('/');
-        let mut found = Vec::new();
-        let (root, above) = if dir.is_empty() {
-            (*tree, String::new())
-        } else {
-            match self.at_path(tree, dir)? {
-                Some((Mode::Tree, id)) => (id, format!("{dir}/")),
-                Some(_) | None => return Ok(found),
-            }
-        };
-        self.collect(&root, &above, &mut found)?;
-        found.sort();
-        Ok(found)
-    }
-
-    fn collect(
-        &self,
-        tree: &Oid,
-        above: &str,
-        into: &mut Vec<(String, Vec<u8>)>,
-    ) -> Result<(), StoreError> {
-        for entry in self.tree(tree)? {
-            let path = format!("{above}{}", String::from_utf8_lossy(&entry.name));
-            if entry.mode == Mode::Tree {
-                self.collect(&entry.id, &format!("{path}/"), into)?;
-            } else {
-                into.push((path, self.require(&entry.id, Kind::Blob)?));
-            }
-        }
-        Ok(())
-    }
-
-    fn at_path(&self, tree: &Oid, path: &str) -> Result<Option<(Mode, Oid)>, StoreError> {
-        let mut at = (Mode::Tree, *tree);
-        for name in path.split('/') {
-            if at.0 != Mode::Tree {
-                return Ok(None);
-            }
-            let entries = self.tree(&at.1)?;
-            match entries.into_iter().find(|e| e.name == name.as_bytes()) {
-                Some(entry) => at = (entry.mode, entry.id),
-                None => return Ok(None),
-            }
-        }
-        Ok(Some(at))
-    }
-
-    /// Reads a tree.
-    pub(super) fn tree(&self, id: &Oid) -> Result<Vec<tree::Entry>, StoreError> {
-        let data = self.require(id, Kind::Tree)?;
-        tree::parse(&data).map_err(|e| StoreError::WrongObject {
-            id: *id,
-            expected: "tree",
-            reason: e.to_string(),
-        })
-    }
-
     /// Appends what `decide` makes of the present state; nobody else appends in between. When `decide`
     /// refuses or gives no entries, nothing is written. `who` is author and committer.
     ///
@@ -412,114 +274,5 @@ impl Store {
         let seq = tip.map_or(0, |t| t.seq);
         let head = Head { epoch: 1, seq, boot: files::boot_id(), refs };
         Wal::create(&self.wal_path(), &self.agent.join("tmp/tmp_wal"), &head)
-    }
-
-    /// Builds every object of the batch in memory.
-    fn build(
-        &self,
-        who: &Stamp,
-        writer: &WriterId,
-        snapshot: &Snapshot<'_>,
-        batch: Batch,
-    ) -> Result<Built, StoreError> {
-        let mut made = Made { store: self, who, objects: Vec::new(), trees: HashMap::new() };
-        // Evidence first: git never sees an event without its pin.
-        let mut moves = Vec::from_iter(made.pins(evidence_ref(writer), &batch.pins)?);
-        let old = snapshot.tip.as_ref().map(|t| t.id);
-        let (mut tip, mut root) = (old, snapshot.tip.as_ref().map(|t| t.tree));
-        let mut written = Vec::new();
-        for (seq, entry) in (snapshot.next_seq..).zip(batch.entries) {
-            let (id, tree) = made.entry(seq, tip, root, entry)?;
-            (tip, root) = (Some(id), Some(tree));
-            written.push(Written { seq, id });
-        }
-        let seq = written.last().map_or(snapshot.next_seq - 1, |w| w.seq);
-        moves.extend(tip.map(|new| Move { name: journal_ref(writer), old, new }));
-        let entries = u32::try_from(written.len()).unwrap_or(u32::MAX);
-        let mut seen = HashSet::new();
-        let objects = made.objects.into_iter().filter(|o| seen.insert(o.id)).collect();
-        Ok(Built { frame: Frame { step: Step { seq, entries, moves }, objects }, written })
-    }
-}
-
-/// Objects of a batch while it is built.
-struct Made<'a> {
-    store: &'a Store,
-    who: &'a Stamp,
-    objects: Vec<Object>,
-    trees: HashMap<Oid, Vec<u8>>,
-}
-
-impl Made<'_> {
-    fn keep(&mut self, object: Object) -> Oid {
-        let id = object.id;
-        self.objects.push(object);
-        id
-    }
-
-    fn entry(
-        &mut self,
-        seq: u64,
-        parent: Option<Oid>,
-        root: Option<Oid>,
-        entry: NewEntry,
-    ) -> Result<(Oid, Oid), StoreError> {
-        let refuse = |reason: String| Err(StoreError::BadEntry { reason });
-        let said = commit::seq_in(&entry.message);
-        if said != Some(seq) {
-            return refuse(format!("its Seq trailer says {said:?}, its number is {seq}"));
-        }
-        if entry.message.contains(&0) {
-            return refuse("its message holds a NUL byte".to_owned());
-        }
-        let mut changes = Vec::new();
-        for edit in entry.edits {
-            let (path, to) = match edit {
-                Edit::Put { path, data } => {
-                    (path, Some((Mode::File, self.keep(Object::new(Kind::Blob, data)))))
-                }
-                Edit::Remove { path } => (path, None),
-            };
-            changes.push(Change { path: path.into_bytes(), to });
-        }
-        let tree = self.edited(root, &changes)?;
-        let parents: Vec<Oid> = parent.into_iter().collect();
-        let id = self.keep(commit::encode(&tree, &parents, self.who, &entry.message));
-        Ok((id, tree))
-    }
-
-    fn edited(&mut self, root: Option<Oid>, changes: &[Change]) -> Result<Oid, StoreError> {
-        let (store, trees) = (self.store, &self.trees);
-        let mut load = |id: &Oid| match trees.get(id) {
-            Some(data) => Ok(data.clone()),
-            None => store.require(id, Kind::Tree),
-        };
-        let (id, made) = tree::edit(root, changes, &mut load)?;
-        for object in made {
-            self.trees.insert(object.id, object.data.clone());
-            self.objects.push(object);
-        }
-        Ok(id)
-    }
-
-    /// One commit per pin; none when there is nothing to pin.
-    fn pins(&mut self, name: String, pins: &[Oid]) -> Result<Option<Move>, StoreError> {
-        if pins.is_empty() {
-            return Ok(None);
-        }
-        let old = self.store.own_value(&name)?;
-        let empty = Object::new(Kind::Tree, Vec::new());
-        let tree = empty.id;
-        if old.is_none() {
-            self.objects.push(empty);
-        }
-        let mut last = old;
-        for pin in pins {
-            self.store.require(pin, Kind::Commit)?;
-            let parents: Vec<Oid> = last.into_iter().chain([*pin]).collect();
-            let message = format!("pin {pin}\n");
-            last = Some(self.keep(commit::encode(&tree, &parents, self.who, message.as_bytes())));
-        }
-        Ok(last.map(|new| Move { name, old, new }))
     }
 }

@@ -8,6 +8,7 @@
 
 pub mod allowlist;
 pub mod beneath;
+mod building;
 pub mod candidate;
 mod caps;
 mod commit;
@@ -29,6 +30,7 @@ mod pack;
 mod packs;
 pub mod paths;
 pub mod program;
+mod reading;
 pub mod recovery;
 mod reflock;
 pub mod repo_id;
