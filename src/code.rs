@@ -79,7 +79,6 @@ codes! {
     NotARepository "not-a-repository" FATAL "run it inside a git repository";
     NotOwned "foreign-owned-repository" FATAL "the repository belongs to another user; add it to safe.directory if you trust it";
     ReftableUnsupported "reftable-unsupported" REFUSED "this version works on repositories with the files ref backend";
-    Sha256Unsupported "sha256-unsupported" REFUSED "this version works on SHA-1 repositories";
     BareUnsupported "bare-unsupported" REFUSED "run it in a worktree of the repository";
     ShallowUnsupported "shallow-unsupported" REFUSED "fetch the whole history: git fetch --unshallow";
     PartialCloneUnsupported "partial-clone-unsupported" REFUSED "clone without --filter";

@@ -300,7 +300,8 @@ impl Replay<'_> {
         let mut changes = Vec::new();
         for file in files {
             let gone = file.gone.as_ref().map(|path| Change { path: path.clone(), to: None });
-            let blob = hash(Kind::Blob, &file.data);
+            let blob = hash(self.objects.0.hash(), Kind::Blob, &file.data);
+            let blob = blob.map_err(|e| e.to_string())?;
             let put = Change { path: file.path.clone(), to: Some((Mode::File, blob)) };
             changes.extend(gone.into_iter().chain([put]));
         }
@@ -308,7 +309,7 @@ impl Replay<'_> {
         let mut load = |id: &Oid| -> Result<Vec<u8>, StoreError> {
             trees.get(id).map_or_else(|| objects.get(id, Kind::Tree), |data| Ok(data.clone()))
         };
-        let made = tree::edit(self.root, &changes, &mut load);
+        let made = tree::edit(self.objects.0.hash(), self.root, &changes, &mut load);
         let (id, made) = made.map_err(|e| e.to_string())?;
         if self.trees.len() > TREES_KEPT {
             self.trees.clear();

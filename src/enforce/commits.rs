@@ -8,7 +8,7 @@ use crate::{
     domain::oid::Oid,
     store::{
         Store, StoreError,
-        object::{Kind, hash},
+        object::{Kind, hash, library_kind},
         tree::{self, Mode},
     },
 };
@@ -43,7 +43,8 @@ impl Objects<'_> {
         if object.kind != kind {
             return Err(wrong(id, kind, format!("it is a {}", object.kind.name())));
         }
-        let actual = hash(kind, &object.data);
+        let actual =
+            hash(id.hash(), kind, &object.data).map_err(|e| wrong(id, kind, e.to_string()))?;
         if actual != *id {
             return Err(wrong(id, kind, format!("its bytes are those of {actual}")));
         }
@@ -53,7 +54,7 @@ impl Objects<'_> {
     pub(super) fn commit(self, id: &Oid) -> Result<Commit, StoreError> {
         let data = self.get(id, Kind::Commit)?;
         let malformed = |why: &dyn std::fmt::Display| wrong(id, Kind::Commit, why.to_string());
-        let parsed = gix::objs::CommitRef::from_bytes(&data, gix::hash::Kind::Sha1)
+        let parsed = gix::objs::CommitRef::from_bytes(&data, library_kind(id.hash()))
             .map_err(|e| malformed(&e))?;
         let plain = |id: gix::ObjectId| Oid::from_bytes(id.as_slice()).map_err(|e| malformed(&e));
         Ok(Commit {
@@ -102,7 +103,7 @@ impl Objects<'_> {
     fn names(self, id: Option<&Oid>) -> Result<Names, StoreError> {
         let mut names = Names::new();
         let Some(id) = id else { return Ok(names) };
-        let entries = tree::parse(&self.get(id, Kind::Tree)?)
+        let entries = tree::parse(id.hash(), &self.get(id, Kind::Tree)?)
             .map_err(|e| wrong(id, Kind::Tree, e.to_string()))?;
         for entry in entries {
             if names.insert(entry.name, (entry.mode, entry.id)).is_some() {

@@ -331,7 +331,7 @@ impl Ledger {
         let mut queue = vec![tip.tree];
         while let Some(id) = queue.pop() {
             let raw = self.store.object(&id)?.data;
-            let entries = tree::parse(&raw)
+            let entries = tree::parse(id.hash(), &raw)
                 .map_err(|e| LedgerError::Corrupt(format!("state tree {id}: {e}")))?;
             for entry in entries {
                 if entry.mode == tree::Mode::Tree {

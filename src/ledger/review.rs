@@ -175,7 +175,7 @@ impl Ledger {
     fn entries(&self, id: Option<Oid>) -> Result<Vec<tree::Entry>, LedgerError> {
         let Some(id) = id else { return Ok(vec![]) };
         let data = self.read(&id, Kind::Tree)?;
-        tree::parse(&data).map_err(|e| LedgerError::Corrupt(format!("tree {id}: {e}")))
+        tree::parse(id.hash(), &data).map_err(|e| LedgerError::Corrupt(format!("tree {id}: {e}")))
     }
 
     fn line_counts(&self, old: Side, new: Side) -> Result<Option<LineCounts>, LedgerError> {

@@ -85,7 +85,8 @@ impl Made<'_> {
         for edit in entry.edits {
             let (path, to) = match edit {
                 Edit::Put { path, data } => {
-                    (path, Some((Mode::File, self.keep(Object::new(Kind::Blob, data)))))
+                    let blob = Object::new(self.store.hash, Kind::Blob, data)?;
+                    (path, Some((Mode::File, self.keep(blob))))
                 }
                 Edit::Remove { path } => (path, None),
             };
@@ -93,7 +94,7 @@ impl Made<'_> {
         }
         let tree = self.edited(root, &changes)?;
         let parents: Vec<Oid> = parent.into_iter().collect();
-        let id = self.keep(commit::encode(&tree, &parents, self.who, &entry.message));
+        let id = self.keep(commit::encode(&tree, &parents, self.who, &entry.message)?);
         Ok((id, tree))
     }
 
@@ -103,7 +104,7 @@ impl Made<'_> {
             Some(data) => Ok(data.clone()),
             None => store.require(id, Kind::Tree),
         };
-        let (id, made) = tree::edit(root, changes, &mut load)?;
+        let (id, made) = tree::edit(store.hash, root, changes, &mut load)?;
         for object in made {
             self.trees.insert(object.id, object.data.clone());
             self.objects.push(object);
@@ -117,7 +118,7 @@ impl Made<'_> {
             return Ok(None);
         }
         let old = self.store.own_value(&name)?;
-        let empty = Object::new(Kind::Tree, Vec::new());
+        let empty = Object::new(self.store.hash, Kind::Tree, Vec::new())?;
         let tree = empty.id;
         if old.is_none() {
             self.objects.push(empty);
@@ -127,7 +128,8 @@ impl Made<'_> {
             self.store.require(pin, Kind::Commit)?;
             let parents: Vec<Oid> = last.into_iter().chain([*pin]).collect();
             let message = format!("pin {pin}\n");
-            last = Some(self.keep(commit::encode(&tree, &parents, self.who, message.as_bytes())));
+            let commit = commit::encode(&tree, &parents, self.who, message.as_bytes())?;
+            last = Some(self.keep(commit));
         }
         Ok(last.map(|new| Move { name, old, new }))
     }

@@ -7,6 +7,7 @@
 use super::location::{Location, OpenError};
 use crate::{
     code::Code,
+    domain::oid::HashKind,
     sys::{env::Env, files},
 };
 use std::{
@@ -41,6 +42,15 @@ impl RepoConfig {
         self.0.iter().rev().find_map(value).unwrap_or(false)
     }
 
+    /// The hash of the repository's objects; as git, that of a repository that names none is SHA-1.
+    fn hash(&self, common_dir: &Path) -> Result<HashKind, OpenError> {
+        let Some(name) = self.text("extensions.objectFormat") else { return Ok(HashKind::Sha1) };
+        HashKind::ALL.into_iter().find(|h| h.name() == name).ok_or_else(|| OpenError::Malformed {
+            path: common_dir.join("config"),
+            reason: format!("extensions.objectFormat names no hash: '{name}'"),
+        })
+    }
+
     fn has_promisor(&self) -> bool {
         let remotes = self.0.iter().filter_map(|f| f.sections_by_name("remote")).flatten();
         remotes
@@ -70,24 +80,28 @@ pub(super) enum Owner {
     DeclaredSafe,
 }
 
+/// What the repository is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Probed {
+    pub(super) owner: Owner,
+    pub(super) hash: HashKind,
+}
+
 /// Refuses by name what this version cannot work with.
 ///
 /// # Errors
 /// See [`OpenError`].
-pub(super) fn probe(location: &Location, env: &Env) -> Result<Owner, OpenError> {
+pub(super) fn probe(location: &Location, env: &Env) -> Result<Probed, OpenError> {
     let owner = check_owner(location, env)?;
     let config = RepoConfig::load(&location.common_dir)?;
     let refuse = |what: String, code| Err(OpenError::Unsupported { what, code });
     if let Some(backend) = config.text("extensions.refStorage").filter(|v| v != "files") {
         return refuse(format!("the '{backend}' ref backend"), Code::ReftableUnsupported);
     }
-    if let Some(format) = config.text("extensions.objectFormat").filter(|v| v != "sha1") {
-        return refuse(format!("'{format}' object ids"), Code::Sha256Unsupported);
-    }
     if config.text("extensions.partialClone").is_some() || config.has_promisor() {
         return refuse("a partial clone".to_owned(), Code::PartialCloneUnsupported);
     }
-    Ok(owner)
+    Ok(Probed { owner, hash: config.hash(&location.common_dir)? })
 }
 
 fn check_owner(location: &Location, env: &Env) -> Result<Owner, OpenError> {

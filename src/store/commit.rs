@@ -2,9 +2,12 @@
 
 use super::{
     error::StoreError,
-    object::{Kind, Object},
+    object::{HashError, Kind, Object},
 };
-use crate::domain::{oid::Oid, time::Timestamp};
+use crate::domain::{
+    oid::{HashKind, Oid},
+    time::Timestamp,
+};
 
 /// Who writes, and when: author and committer of what is written.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -32,8 +35,13 @@ fn cleaned(text: &str) -> String {
     kept.trim_matches(crud).to_owned()
 }
 
-/// Makes a commit; a newline ends its message.
-pub(super) fn encode(tree: &Oid, parents: &[Oid], who: &Stamp, message: &[u8]) -> Object {
+/// Makes a commit by the hash of its tree; a newline ends its message.
+pub(super) fn encode(
+    tree: &Oid,
+    parents: &[Oid],
+    who: &Stamp,
+    message: &[u8],
+) -> Result<Object, HashError> {
     let mut data = format!("tree {tree}\n").into_bytes();
     for parent in parents {
         data.extend_from_slice(format!("parent {parent}\n").as_bytes());
@@ -45,7 +53,7 @@ pub(super) fn encode(tree: &Oid, parents: &[Oid], who: &Stamp, message: &[u8]) -
     if !message.ends_with(b"\n") {
         data.push(b'\n');
     }
-    Object::new(Kind::Commit, data)
+    Object::new(tree.hash(), Kind::Commit, data)
 }
 
 /// The parts of a commit we use.
@@ -56,13 +64,13 @@ pub(super) struct Parsed<'a> {
     message: &'a [u8],
 }
 
-/// Reads a commit; none when it is malformed.
-pub(super) fn parse(data: &[u8]) -> Option<Parsed<'_>> {
+/// Reads a commit of this hash; none when it is malformed.
+pub(super) fn parse(hash: HashKind, data: &[u8]) -> Option<Parsed<'_>> {
     let end = data.windows(2).position(|w| w == b"\n\n")?;
     let mut lines = data[..end].split(|b| *b == b'\n').peekable();
-    let tree = id_after(lines.next()?, b"tree ")?;
+    let tree = id_after(hash, lines.next()?, b"tree ")?;
     let mut parents = Vec::new();
-    while let Some(id) = lines.peek().and_then(|l| id_after(l, b"parent ")) {
+    while let Some(id) = lines.peek().and_then(|l| id_after(hash, l, b"parent ")) {
         parents.push(id);
         lines.next();
     }
@@ -70,8 +78,9 @@ pub(super) fn parse(data: &[u8]) -> Option<Parsed<'_>> {
     Some(Parsed { tree, parents, author, message: &data[end + 2..] })
 }
 
-fn id_after(line: &[u8], word: &[u8]) -> Option<Oid> {
-    std::str::from_utf8(line.strip_prefix(word)?).ok()?.parse().ok()
+fn id_after(hash: HashKind, line: &[u8], word: &[u8]) -> Option<Oid> {
+    let id: Oid = std::str::from_utf8(line.strip_prefix(word)?).ok()?.parse().ok()?;
+    (id.hash() == hash).then_some(id)
 }
 
 /// One entry of a journal, as its commit says it.
@@ -104,7 +113,7 @@ pub(super) fn entry(object: &Object) -> Result<Entry, StoreError> {
     if object.kind != Kind::Commit {
         return Err(wrong("it is no commit"));
     }
-    let parsed = parse(&object.data).ok_or_else(|| wrong("it is malformed"))?;
+    let parsed = parse(object.id.hash(), &object.data).ok_or_else(|| wrong("it is malformed"))?;
     if parsed.parents.len() > 1 {
         return Err(wrong("it has more than one parent"));
     }
@@ -158,25 +167,32 @@ mod tests {
 
     #[test]
     fn an_entry_reads_back() {
-        let (tree, parent) = (Oid::from_sha1([1; 20]), Oid::from_sha1([2; 20]));
-        let who = stamp("Ada <x>\nTester.", "ada@example.invalid");
-        let message = b"k e: s\n\nprose\nSeq: 7\n\nSeq: 12\nKind: k\n";
-        let read = entry(&encode(&tree, &[parent], &who, message)).unwrap();
-        assert_eq!((read.seq, read.parent, read.tree), (12, Some(parent), tree));
-        assert_eq!(read.author_name, "Ada xTester");
-        assert_eq!(read.author_email, "ada@example.invalid");
-        assert_eq!((read.time, read.message), (Timestamp::from_ms(5_000), message.to_vec()));
+        for hash in HashKind::ALL {
+            let id = |n: u8| Oid::from_bytes(&vec![n; hash.id_bytes()]).unwrap();
+            let (tree, parent) = (id(1), id(2));
+            let who = stamp("Ada <x>\nTester.", "ada@example.invalid");
+            let message = b"k e: s\n\nprose\nSeq: 7\n\nSeq: 12\nKind: k\n";
+            let read = entry(&encode(&tree, &[parent], &who, message).unwrap()).unwrap();
+            assert_eq!((read.seq, read.parent, read.tree), (12, Some(parent), tree));
+            assert_eq!(read.author_name, "Ada xTester");
+            assert_eq!(read.author_email, "ada@example.invalid");
+            assert_eq!((read.time, read.message), (Timestamp::from_ms(5_000), message.to_vec()));
+        }
     }
 
     #[test]
     fn what_is_no_entry_is_refused() {
         let id = Oid::from_sha1([1; 20]);
         let who = stamp("", "");
+        let encode = |parents: &[Oid], message: &[u8]| encode(&id, parents, &who, message).unwrap();
         let refused = |o: &Object| entry(o).unwrap_err().to_string();
-        let merge = encode(&id, &[id, id], &who, b"s\n\nSeq: 1\n");
+        let merge = encode(&[id, id], b"s\n\nSeq: 1\n");
         assert!(refused(&merge).contains("more than one parent"));
-        assert!(refused(&encode(&id, &[], &who, b"Seq: no\n")).contains("no Seq"));
-        assert!(refused(&Object::new(Kind::Blob, vec![])).contains("no commit"));
-        assert!(encode(&id, &[], &who, b"m").data.windows(10).any(|w| w == b"unknown <>"));
+        assert!(refused(&encode(&[], b"Seq: no\n")).contains("no Seq"));
+        let other = Oid::null(HashKind::Sha256);
+        assert!(refused(&encode(&[other], b"s\n\nSeq: 1\n")).contains("malformed"));
+        let blob = Object::new(HashKind::Sha1, Kind::Blob, vec![]).unwrap();
+        assert!(refused(&blob).contains("no commit"));
+        assert!(encode(&[], b"m").data.windows(10).any(|w| w == b"unknown <>"));
     }
 }

@@ -1,6 +1,6 @@
 //! How the store fails.
 
-use super::{location::OpenError, tree::TreeEditError};
+use super::{location::OpenError, object::HashError, tree::TreeEditError};
 use crate::{
     code::Code,
     domain::oid::Oid,
@@ -20,6 +20,9 @@ pub enum StoreError {
     /// Another process kept the journal lock.
     #[error(transparent)]
     Lock(#[from] LockError),
+    /// What shall be stored has no id.
+    #[error(transparent)]
+    Hash(#[from] HashError),
     /// An object that must be there is not.
     #[error("object {id} is missing")]
     Missing {
@@ -163,7 +166,8 @@ impl StoreError {
             Self::TooLarge { .. } => Code::TooMany,
             Self::NotesContended { .. } => Code::NotesContended,
             Self::BadEntry { .. } => Code::Internal,
-            Self::Missing { .. }
+            Self::Hash(_)
+            | Self::Missing { .. }
             | Self::Unreadable { .. }
             | Self::WrongObject { .. }
             | Self::BrokenRef { .. }
@@ -180,7 +184,9 @@ impl From<TreeEditError<Self>> for StoreError {
     fn from(error: TreeEditError<Self>) -> Self {
         match error {
             TreeEditError::Load(e) => e,
+            TreeEditError::Hash(e) => Self::Hash(e),
             other @ (TreeEditError::Malformed { .. }
+            | TreeEditError::OtherHash { .. }
             | TreeEditError::BadPath { .. }
             | TreeEditError::Conflict { .. }) => Self::Tree(other.to_string()),
         }

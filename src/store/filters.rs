@@ -10,13 +10,16 @@
 use super::{
     beneath::{LookError, Root, full},
     git::{Git, GitError},
-    object::{Kind, Object},
+    object::{HashError, Kind, Object, hash_of},
     tree::Mode,
     worktree_state::{StateError, exists, git_error, open_index},
 };
 use crate::{
     code::Code,
-    domain::{oid::Oid, path::RepoPath},
+    domain::{
+        oid::{HashKind, Oid},
+        path::RepoPath,
+    },
 };
 use gix::bstr::ByteSlice;
 use std::{
@@ -49,6 +52,14 @@ pub enum FilterError {
     /// git or a filter refused.
     #[error(transparent)]
     Git(#[from] GitError),
+    /// What would be stored has no id.
+    #[error("'{path}': {source}")]
+    Hash {
+        /// Which one.
+        path: RepoPath,
+        /// Why not.
+        source: HashError,
+    },
     /// git answered without one of the files.
     #[error("git stored nothing for '{path}'")]
     Missing {
@@ -64,7 +75,7 @@ impl FilterError {
         match self {
             Self::Look(e) => e.code(),
             Self::State(e) => e.code(),
-            Self::Git(_) | Self::Missing { .. } => Code::CandidateFailed,
+            Self::Git(_) | Self::Hash { .. } | Self::Missing { .. } => Code::CandidateFailed,
         }
     }
 }
@@ -95,7 +106,11 @@ pub fn blobs(
     if !attributes.is_empty() || may_convert(with, inputs)? {
         return Scratch::make(with)?.blobs(inputs, attributes);
     }
-    let read = |i: &Input| Ok(Object::new(Kind::Blob, root.read(&i.path)?));
+    let hash = hash_of(with.repo);
+    let read = |i: &Input| {
+        let no_id = |source| FilterError::Hash { path: i.path.clone(), source };
+        Object::new(hash, Kind::Blob, root.read(&i.path)?).map_err(no_id)
+    };
     inputs.iter().map(read).collect()
 }
 
@@ -204,7 +219,7 @@ impl<'a> Scratch<'a> {
         let known = known.chain(attributes.iter().map(|(p, e)| (p, *e)));
         let known = known.filter(|(_, (mode, _))| *mode != Mode::Tree);
         let lines: Vec<u8> =
-            known.flat_map(|(p, (mode, id))| info_line(p, Some((mode, id)))).collect();
+            known.flat_map(|(p, (mode, id))| info_line(id.hash(), p, Some((mode, id)))).collect();
         self.call(&["update-index", "-z", "--index-info"], &lines)?;
         let names: Vec<u8> =
             inputs.iter().flat_map(|i| [i.path.as_bytes(), b"\0"].concat()).collect();
@@ -230,10 +245,10 @@ fn garbled(command: &str) -> GitError {
 }
 
 /// A line for `git update-index -z --index-info`; mode 0 removes the entry.
-pub(super) fn info_line(path: &RepoPath, entry: Option<(Mode, Oid)>) -> Vec<u8> {
+pub(super) fn info_line(hash: HashKind, path: &RepoPath, entry: Option<(Mode, Oid)>) -> Vec<u8> {
     let head = match entry {
         Some((mode, id)) => format!("{:o} {id} 0\t", mode.bits()),
-        None => format!("0 {} 0\t", "0".repeat(40)),
+        None => format!("0 {} 0\t", Oid::null(hash)),
     };
     [head.as_bytes(), path.as_bytes(), b"\0"].concat()
 }
@@ -257,7 +272,7 @@ fn parse_batch(mut bytes: &[u8], wanted: &[Oid]) -> Option<Vec<Object>> {
         let size = head.rsplit(|b| *b == b' ').next()?;
         let size: usize = std::str::from_utf8(size).ok()?.parse().ok()?;
         let (data, rest) = rest.split_at_checked(size)?;
-        let object = Object::new(Kind::Blob, data.to_vec());
+        let object = Object::new(id.hash(), Kind::Blob, data.to_vec()).ok()?;
         if object.id != *id {
             return None;
         }

@@ -272,7 +272,7 @@ impl Store {
         let evidence = evidence_ref(writer);
         refs.extend(self.refs.read(&evidence)?.map(|id| (evidence, id)));
         let seq = tip.map_or(0, |t| t.seq);
-        let head = Head { epoch: 1, seq, boot: files::boot_id(), refs };
+        let head = Head { hash: self.hash, epoch: 1, seq, boot: files::boot_id(), refs };
         Wal::create(&self.wal_path(), &self.agent.join("tmp/tmp_wal"), &head)
     }
 }

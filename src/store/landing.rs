@@ -279,7 +279,7 @@ impl Landing<'_> {
             Some(end) => return Ok(Some(end)),
         };
         for (lock, worktree) in self.locks.iter().zip(&with_branch) {
-            lock.prepare(&(self.ctx.git)(worktree)?, self.ctx.listed)?;
+            lock.prepare(&(self.ctx.git)(worktree)?, self.ctx.candidate.hash(), self.ctx.listed)?;
         }
         (self.at)(Step::Prepared);
         if moved_already {

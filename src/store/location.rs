@@ -426,7 +426,7 @@ mod tests {
             refused(&repo)
         };
         assert_eq!(config("extensions.refStorage", "reftable"), Code::ReftableUnsupported);
-        assert_eq!(config("extensions.objectFormat", "sha256"), Code::Sha256Unsupported);
+        assert_eq!(config("extensions.objectFormat", "md5"), Code::StoreUnusable);
         assert_eq!(config("extensions.partialClone", "origin"), Code::PartialCloneUnsupported);
         assert_eq!(config("remote.origin.promisor", "true"), Code::PartialCloneUnsupported);
     }

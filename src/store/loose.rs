@@ -9,7 +9,7 @@ use super::{
     object::{Kind, Object, hash},
 };
 use crate::{
-    domain::oid::Oid,
+    domain::oid::{HashKind, Oid},
     sys::files::{self, Durable, FileError},
 };
 use gix::zlib::{
@@ -98,7 +98,7 @@ impl LooseStore {
         let Some(data) = files::read_optional(&self.path(id))? else {
             return Ok(LooseState::Absent);
         };
-        let hashed = inflate(&data).and_then(|raw| hash_raw(&raw));
+        let hashed = inflate(&data).and_then(|raw| hash_raw(id.hash(), &raw));
         Ok(if hashed == Some(*id) { LooseState::Intact } else { LooseState::Broken })
     }
 
@@ -195,12 +195,13 @@ pub(super) fn inflate(mut data: &[u8]) -> Option<Vec<u8>> {
     }
 }
 
-fn hash_raw(raw: &[u8]) -> Option<Oid> {
+fn hash_raw(of: HashKind, raw: &[u8]) -> Option<Oid> {
     let end = raw.iter().position(|b| *b == 0)?;
     let (name, size) = std::str::from_utf8(&raw[..end]).ok()?.split_once(' ')?;
     let kind = [Kind::Blob, Kind::Tree, Kind::Commit].into_iter().find(|k| k.name() == name)?;
     let data = &raw[end + 1..];
-    (size.parse() == Ok(data.len())).then(|| hash(kind, data))
+    // What gets no id is not the object that was asked for.
+    (size.parse() == Ok(data.len())).then(|| hash(of, kind, data).ok()).flatten()
 }
 
 #[cfg(test)]
@@ -213,7 +214,7 @@ mod tests {
         let (objects, tmp) = (dir.path().join("objects"), dir.path().join("tmp"));
         std::fs::create_dir_all(&tmp).unwrap();
         let store = LooseStore::new(objects, tmp.clone());
-        let object = Object::new(Kind::Blob, b"hello\n".repeat(2000));
+        let object = Object::new(HashKind::Sha256, Kind::Blob, b"hello\n".repeat(2000)).unwrap();
         assert_eq!(store.state(&object.id).unwrap(), LooseState::Absent);
         store.write(&object, Durable::No).unwrap();
         assert_eq!(store.state(&object.id).unwrap(), LooseState::Intact);

@@ -56,7 +56,10 @@ pub use names::{NOTES_ACKS, NOTES_GATES, evidence_ref, journal_ref};
 pub use recovery::Recovered;
 
 use crate::{
-    domain::{ids::WriterId, oid::Oid},
+    domain::{
+        ids::WriterId,
+        oid::{HashKind, Oid},
+    },
     limits,
     sys::{env::Env, files, lock::KernelLock},
 };
@@ -72,6 +75,7 @@ pub struct Store {
     location: Location,
     agent: PathBuf,
     note: Option<PathBuf>,
+    hash: HashKind,
     odb: odb::Odb,
     refs: reflock::Refs,
     loose: loose::LooseStore,
@@ -93,13 +97,14 @@ impl Store {
     /// # Errors
     /// The repository cannot be worked with, or its journal is diverged or corrupt.
     pub fn open(location: Location, env: &Env) -> Result<Self, StoreError> {
-        let owner = caps::probe(&location, env)?;
+        let caps::Probed { owner, hash } = caps::probe(&location, env)?;
         let (common, agent) = (location.common_dir.clone(), location.agent_dir());
         let store = Self {
+            hash,
             odb: odb::Odb::open(&location, owner)?,
-            refs: reflock::Refs::new(common.clone()),
+            refs: reflock::Refs::new(common.clone(), hash),
             loose: loose::LooseStore::new(common.join("objects"), agent.join("tmp")),
-            packs: packs::Packs::new(&common, &agent),
+            packs: packs::Packs::new(&common, &agent, hash),
             note: writer::note_path(env, &common),
             wal: Mutex::new(None),
             location,
@@ -113,6 +118,12 @@ impl Store {
     #[must_use]
     pub fn location(&self) -> &Location {
         &self.location
+    }
+
+    /// The hash of every object here.
+    #[must_use]
+    pub fn hash(&self) -> HashKind {
+        self.hash
     }
 
     /// A library handle that has seen the packs as they are now. Use it and drop it.
@@ -155,7 +166,7 @@ impl Store {
         let data = self.require(id, Kind::Commit)?;
         let line = data.strip_prefix(b"tree ").and_then(|rest| rest.split(|b| *b == b'\n').next());
         let tree = line.and_then(|hex| std::str::from_utf8(hex).ok()).and_then(|t| t.parse().ok());
-        tree.ok_or_else(|| StoreError::WrongObject {
+        tree.filter(|tree: &Oid| tree.hash() == self.hash).ok_or_else(|| StoreError::WrongObject {
             id: *id,
             expected: "commit",
             reason: "it names no tree".to_owned(),
@@ -196,7 +207,7 @@ impl Store {
         if objects.is_empty() {
             return Err(StoreError::BadEntry { reason: "a pack of nothing".to_owned() });
         }
-        let built = pack::build(objects)?;
+        let built = pack::build(self.hash, objects)?;
         let _lock = self.lock()?;
         self.packs.place_kept(&built)?;
         Ok(KeptPack { name: built.name })
@@ -234,7 +245,7 @@ impl Store {
                 wal.catch_up()?;
                 Some(wal)
             }
-            None => Wal::open(&self.wal_path())?,
+            None => Wal::open(&self.wal_path(), self.hash)?,
         };
         let done = f(wal.as_mut());
         // After a failure nothing is known about it: read anew next time.

@@ -78,7 +78,7 @@ impl Store {
 
     fn notes_root(&self, tip: &Oid) -> Result<Oid, StoreError> {
         let data = self.require(tip, Kind::Commit)?;
-        let parsed = commit::parse(&data).map(|c| c.tree);
+        let parsed = commit::parse(self.hash, &data).map(|c| c.tree);
         parsed.ok_or_else(|| StoreError::WrongObject {
             id: *tip,
             expected: "commit",
@@ -101,13 +101,14 @@ impl Store {
         if new == old {
             return Ok(None);
         }
-        let blob = new.map(|data| Object::new(Kind::Blob, data));
+        let blob = new.map(|data| Object::new(self.hash, Kind::Blob, data)).transpose()?;
         let mut changes = place.split;
         let to = blob.as_ref().map(|b| (Mode::File, b.id));
         changes.push(Change { path: place.path, to });
-        let (tree, trees) = edit(root, &changes, &mut |id| self.require(id, Kind::Tree))?;
+        let (tree, trees) =
+            edit(self.hash, root, &changes, &mut |id| self.require(id, Kind::Tree))?;
         let parents: Vec<Oid> = tip.into_iter().collect();
-        let commit = commit::encode(&tree, &parents, who, MESSAGE);
+        let commit = commit::encode(&tree, &parents, who, MESSAGE)?;
         Ok(Some(blob.into_iter().chain(trees).chain([commit]).collect()))
     }
 

@@ -8,9 +8,12 @@
 use super::{
     error::StoreError,
     loose::deflate,
-    object::{Kind, Object},
+    object::{Kind, Object, digest},
 };
-use crate::{domain::oid::Oid, limits};
+use crate::{
+    domain::oid::{HashKind, Oid},
+    limits,
+};
 use std::collections::{HashMap, HashSet};
 
 /// Trees looked at as delta bases.
@@ -20,7 +23,6 @@ const BLOB_CLASS_BYTES: usize = 64;
 /// Offsets beyond need the index's large table, which nothing we write comes near.
 const MAX_PACK_BYTES: u64 = 0x7fff_ffff;
 const OFS_DELTA: u8 = 6;
-const ID_BYTES: usize = 20;
 
 /// A pack, ready to be written.
 pub(super) struct Built {
@@ -37,8 +39,12 @@ struct Placed<'a> {
     depth: u8,
 }
 
-/// Packs the objects; repeated ones once.
-pub(super) fn build(objects: &[Object]) -> Result<Built, StoreError> {
+/// Packs the objects, all of this hash; repeated ones once.
+pub(super) fn build(hash: HashKind, objects: &[Object]) -> Result<Built, StoreError> {
+    if let Some(other) = objects.iter().find(|o| o.id.hash() != hash) {
+        let reason = format!("object {} is of another hash", other.id);
+        return Err(StoreError::BadEntry { reason });
+    }
     let mut seen = HashSet::new();
     let unique: Vec<&Object> = objects.iter().filter(|o| seen.insert(o.id)).collect();
     let count = u32::try_from(unique.len()).map_err(|_| too_large(unique.len() as u64))?;
@@ -49,7 +55,7 @@ pub(super) fn build(objects: &[Object]) -> Result<Built, StoreError> {
         packer.add(object)?;
     }
     let Packer { out: mut pack, mut placed, .. } = packer;
-    let checksum = sha1(&pack)?;
+    let checksum = digest(hash, &[&pack])?;
     pack.extend_from_slice(checksum.as_bytes());
     placed.sort_by_key(|p| p.object.id);
     let idx = index(&placed, &checksum)?;
@@ -58,13 +64,6 @@ pub(super) fn build(objects: &[Object]) -> Result<Built, StoreError> {
 
 fn too_large(actual: u64) -> StoreError {
     StoreError::TooLarge { what: "pack", actual, limit: MAX_PACK_BYTES }
-}
-
-fn sha1(bytes: &[u8]) -> Result<Oid, StoreError> {
-    let mut hasher = gix::hash::hasher(gix::hash::Kind::Sha1);
-    hasher.update(bytes);
-    let id = hasher.try_finalize().map_err(|e| StoreError::BadEntry { reason: e.to_string() })?;
-    Oid::from_bytes(id.as_slice()).map_err(|e| StoreError::BadEntry { reason: e.to_string() })
 }
 
 struct Packer<'a> {
@@ -250,27 +249,30 @@ fn index(placed: &[Placed<'_>], checksum: &Oid) -> Result<Vec<u8>, StoreError> {
         out.extend_from_slice(&offset.to_be_bytes());
     }
     out.extend_from_slice(checksum.as_bytes());
-    let own = sha1(&out)?;
+    let own = digest(checksum.hash(), &[&out])?;
     out.extend_from_slice(own.as_bytes());
     Ok(out)
 }
 
 /// The sorted ids in an index; none when the bytes are no whole index of version 2.
-pub(super) fn index_ids(idx: &[u8]) -> Option<Vec<Oid>> {
+pub(super) fn index_ids(hash: HashKind, idx: &[u8]) -> Option<Vec<Oid>> {
     const FANOUT_BYTES: usize = 256 * 4;
     let rest = idx.strip_prefix(b"\xfftOc\0\0\0\x02")?;
     let (fanout, rest) = rest.split_at_checked(FANOUT_BYTES)?;
     let count = u32::from_be_bytes(fanout[FANOUT_BYTES - 4..].try_into().ok()?);
-    let (ids, _) = rest.split_at_checked(usize::try_from(count).ok()?.checked_mul(ID_BYTES)?)?;
-    let body = idx.len().checked_sub(ID_BYTES)?;
-    let whole = sha1(&idx[..body]).ok()?.as_bytes() == &idx[body..];
-    whole.then(|| ids.chunks_exact(ID_BYTES).filter_map(|id| Oid::from_bytes(id).ok()).collect())
+    let (ids, _) =
+        rest.split_at_checked(usize::try_from(count).ok()?.checked_mul(hash.id_bytes())?)?;
+    let body = idx.len().checked_sub(hash.id_bytes())?;
+    let whole = digest(hash, &[&idx[..body]]).ok()?.as_bytes() == &idx[body..];
+    whole.then(|| {
+        ids.chunks_exact(hash.id_bytes()).filter_map(|id| Oid::from_bytes(id).ok()).collect()
+    })
 }
 
 /// True when the bytes are a pack whose checksum fits.
-pub(super) fn is_whole(pack: &[u8]) -> bool {
-    let body = pack.len().checked_sub(ID_BYTES);
-    body.is_some_and(|n| sha1(&pack[..n]).is_ok_and(|id| id.as_bytes() == &pack[n..]))
+pub(super) fn is_whole(hash: HashKind, pack: &[u8]) -> bool {
+    let body = pack.len().checked_sub(hash.id_bytes());
+    body.is_some_and(|n| digest(hash, &[&pack[..n]]).is_ok_and(|id| id.as_bytes() == &pack[n..]))
 }
 
 #[cfg(test)]
@@ -282,6 +284,8 @@ mod tests {
     #[test]
     fn git_reads_what_was_packed_and_deltas_are_small() {
         let repo = TestRepo::new();
+        let hash = repo.hash();
+        let object = |kind, data| Object::new(hash, kind, data).unwrap();
         let mut objects = Vec::new();
         for n in 0..100 {
             let text = format!(
@@ -289,15 +293,15 @@ mod tests {
                 "x".repeat(80),
                 "y".repeat(300)
             );
-            objects.push(Object::new(Kind::Blob, text.into_bytes()));
+            objects.push(object(Kind::Blob, text.into_bytes()));
         }
-        objects.push(Object::new(Kind::Blob, vec![]));
-        objects.push(Object::new(Kind::Blob, (0..300_000u32).flat_map(u32::to_le_bytes).collect()));
+        objects.push(object(Kind::Blob, vec![]));
+        objects.push(object(Kind::Blob, (0..300_000u32).flat_map(u32::to_le_bytes).collect()));
         let mut edited = objects[101].data.clone();
         edited[700_000] ^= 1;
-        objects.push(Object::new(Kind::Blob, edited));
+        objects.push(object(Kind::Blob, edited));
         objects.push(objects[0].clone());
-        let built = build(&objects).unwrap();
+        let built = build(hash, &objects).unwrap();
         let dir = repo.path().join(".git/objects/pack");
         std::fs::create_dir_all(&dir).unwrap();
         std::fs::write(dir.join(format!("{}.pack", built.name)), &built.pack).unwrap();
@@ -307,12 +311,12 @@ mod tests {
             assert_eq!(repo.git_raw(&["cat-file", "blob", &object.id.to_string()]), object.data);
         }
         let small: usize = objects[..100].iter().map(|o| o.data.len()).sum();
-        let pack = build(&objects[..100]).unwrap().pack.len();
+        let pack = build(hash, &objects[..100]).unwrap().pack.len();
         assert!(pack < small / 10, "{pack} of {small} bytes");
-        let ids = index_ids(&built.idx).unwrap();
+        let ids = index_ids(hash, &built.idx).unwrap();
         assert_eq!(ids.len(), 103);
-        assert!(is_whole(&built.pack) && !is_whole(&built.pack[1..]));
-        assert_eq!(index_ids(&built.idx[..built.idx.len() - 1]), None);
+        assert!(is_whole(hash, &built.pack) && !is_whole(hash, &built.pack[1..]));
+        assert_eq!(index_ids(hash, &built.idx[..built.idx.len() - 1]), None);
     }
 
     /// The evidence chain has the empty tree in every commit: a delta of two bytes would be its shortest form,
@@ -320,10 +324,12 @@ mod tests {
     #[test]
     fn the_empty_tree_after_other_trees_is_one_that_git_unpacks() {
         let repo = TestRepo::new();
-        let blob = Object::new(Kind::Blob, b"x".to_vec());
+        let hash = repo.hash();
+        let object = |kind, data| Object::new(hash, kind, data).unwrap();
+        let blob = object(Kind::Blob, b"x".to_vec());
         let entry = TreeEntry { mode: Mode::File, name: b"a".to_vec(), id: blob.id };
-        let tree = Object::new(Kind::Tree, serialize(&[entry]));
-        let built = build(&[blob, tree, Object::new(Kind::Tree, vec![])]).unwrap();
+        let tree = object(Kind::Tree, serialize(&[entry]));
+        let built = build(hash, &[blob, tree, object(Kind::Tree, vec![])]).unwrap();
         let dir = repo.path().join(".git/objects/pack");
         std::fs::create_dir_all(&dir).unwrap();
         std::fs::write(dir.join(format!("{}.pack", built.name)), &built.pack).unwrap();

@@ -10,7 +10,7 @@ use super::{
     pack::{self, Built},
 };
 use crate::{
-    domain::oid::Oid,
+    domain::oid::{HashKind, Oid},
     sys::files::{self, Durable},
 };
 use std::{
@@ -30,11 +30,13 @@ pub(super) struct Packs {
     dir: PathBuf,
     agent: PathBuf,
     tmp: PathBuf,
+    hash: HashKind,
 }
 
 impl Packs {
-    pub(super) fn new(common: &Path, agent: &Path) -> Self {
-        Self { dir: common.join("objects/pack"), agent: agent.to_owned(), tmp: agent.join("tmp") }
+    pub(super) fn new(common: &Path, agent: &Path, hash: HashKind) -> Self {
+        let (dir, tmp) = (common.join("objects/pack"), agent.join("tmp"));
+        Self { dir, agent: agent.to_owned(), tmp, hash }
     }
 
     /// Makes a pack of ours visible and durable. Needs the kernel lock.
@@ -83,13 +85,13 @@ impl Packs {
     fn is_whole(&self, name: &str) -> Result<bool, StoreError> {
         let pack = files::read_optional(&self.file(name, "pack"))?;
         let idx = files::read_optional(&self.file(name, "idx"))?;
-        Ok(pack.is_some_and(|p| pack::is_whole(&p))
-            && idx.is_some_and(|i| pack::index_ids(&i).is_some()))
+        Ok(pack.is_some_and(|p| pack::is_whole(self.hash, &p))
+            && idx.is_some_and(|i| pack::index_ids(self.hash, &i).is_some()))
     }
 
     fn ids(&self, name: &str) -> Result<Option<Vec<Oid>>, StoreError> {
         let idx = files::read_optional(&self.file(name, "idx"))?;
-        Ok(idx.and_then(|i| pack::index_ids(&i)))
+        Ok(idx.and_then(|i| pack::index_ids(self.hash, &i)))
     }
 
     /// Removes `.keep` of packs that hold one of the pinned objects: their pins are durable.

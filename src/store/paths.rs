@@ -242,9 +242,12 @@ impl<'r> Tracked<'r> {
 
     /// True if `HEAD` has this very link already.
     fn is_link_to(&self, path: &RepoPath, target: &[u8]) -> Result<bool, StateError> {
-        let blob = hash(Kind::Blob, target);
-        let found = self.at_head(path)?;
-        Ok(found.is_some_and(|e| e.mode().is_link() && e.object_id().as_bytes() == blob.as_bytes()))
+        let Some(found) = self.at_head(path)?.filter(|e| e.mode().is_link()) else {
+            return Ok(false);
+        };
+        let id = super::worktree_state::oid(&found.object_id())?;
+        let blob = hash(id.hash(), Kind::Blob, target);
+        Ok(blob.map_err(|e| git_error("a symbolic link")(e.to_string()))? == id)
     }
 
     fn at_head(&self, path: &RepoPath) -> Result<Option<gix::object::tree::Entry<'_>>, StateError> {

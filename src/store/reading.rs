@@ -139,7 +139,7 @@ impl Store {
     /// Reads a tree.
     pub(super) fn tree(&self, id: &Oid) -> Result<Vec<tree::Entry>, StoreError> {
         let data = self.require(id, Kind::Tree)?;
-        tree::parse(&data).map_err(|e| StoreError::WrongObject {
+        tree::parse(self.hash, &data).map_err(|e| StoreError::WrongObject {
             id: *id,
             expected: "tree",
             reason: e.to_string(),

@@ -231,8 +231,9 @@ impl Store {
                 return Ok(true);
             }
             let Some(object) = self.find_object(&id)? else { return Ok(false) };
-            let parsed =
-                (object.kind == Kind::Commit).then(|| commit::parse(&object.data)).flatten();
+            let parsed = (object.kind == Kind::Commit)
+                .then(|| commit::parse(id.hash(), &object.data))
+                .flatten();
             next = parsed.and_then(|p| p.parents.first().copied());
         }
         Ok(false)
@@ -285,7 +286,7 @@ impl Store {
         self.packs.sweep_unindexed()?;
         let objects = self.wal_objects()?;
         if !objects.is_empty() {
-            self.packs.place(&pack::build(&objects)?)?;
+            self.packs.place(&pack::build(self.hash, &objects)?)?;
             super::failpoint::reached("packed")?;
             self.packs.release(&parents_in(&objects))?;
         }
@@ -321,5 +322,5 @@ impl Store {
 /// What the commits among these objects name as parents: the pinned ones are among them.
 fn parents_in(objects: &[Object]) -> HashSet<Oid> {
     let commits = objects.iter().filter(|o| o.kind == Kind::Commit);
-    commits.filter_map(|o| commit::parse(&o.data)).flat_map(|c| c.parents).collect()
+    commits.filter_map(|o| commit::parse(o.id.hash(), &o.data)).flat_map(|c| c.parents).collect()
 }

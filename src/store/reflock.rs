@@ -11,7 +11,7 @@ use super::{
     names::{AGENT_DIR, REF_TMP_PREFIX},
 };
 use crate::{
-    domain::oid::Oid,
+    domain::oid::{HashKind, Oid},
     sys::files::{self, Durable, FileError, FileId},
 };
 use std::{
@@ -32,6 +32,7 @@ const EMPTY_PACKED_REFS: &[u8] = b"# pack-refs with: peeled fully-peeled sorted 
 #[derive(Clone, Debug)]
 pub(super) struct Refs {
     common: PathBuf,
+    hash: HashKind,
 }
 
 enum Stored {
@@ -40,8 +41,8 @@ enum Stored {
 }
 
 impl Refs {
-    pub(super) fn new(common: PathBuf) -> Self {
-        Self { common }
+    pub(super) fn new(common: PathBuf, hash: HashKind) -> Self {
+        Self { common, hash }
     }
 
     /// The value of a ref, symbolic ones followed; none when it does not exist.
@@ -86,8 +87,13 @@ impl Refs {
         if let Some(target) = text.strip_prefix("ref:") {
             return Ok(Some(Stored::Symbolic(target.trim().to_owned())));
         }
-        let id = text.trim_end().parse().map_err(|_| broken(name, "it holds no object id"))?;
+        let id = self.id(text.trim_end()).ok_or_else(|| broken(name, "it holds no object id"))?;
         Ok(Some(Stored::Id(id)))
+    }
+
+    /// An id of another hash names nothing here.
+    fn id(&self, text: &str) -> Option<Oid> {
+        text.parse().ok().filter(|id: &Oid| id.hash() == self.hash)
     }
 
     fn packed(&self, wanted: impl Fn(&str) -> bool) -> Result<BTreeMap<String, Oid>, StoreError> {
@@ -97,7 +103,7 @@ impl Refs {
         Ok(lines
             .filter_map(|line| line.split_once(' '))
             .filter(|(_, name)| wanted(name))
-            .filter_map(|(id, name)| Some((name.to_owned(), id.parse().ok()?)))
+            .filter_map(|(id, name)| Some((name.to_owned(), self.id(id)?)))
             .collect())
     }
 

@@ -4,11 +4,14 @@ use super::{
     candidate::{CandidateError, FixCtx, FixedTree, LoadError, fix_tree},
     filters::Filters,
     git::Git,
-    object::{Kind, Object},
+    object::{Kind, Object, hash_of},
     worktree_state::Worktree,
 };
 use crate::{
-    domain::{oid::Oid, path::RepoPath},
+    domain::{
+        oid::{HashKind, Oid},
+        path::RepoPath,
+    },
     sys::env::Env,
 };
 use gix::prelude::Write;
@@ -35,15 +38,24 @@ fn git_in(home: &Path, dir: &Path, args: &[&str], extra: &[(&str, &Path)]) -> Ou
         .unwrap()
 }
 
+/// What the tester chose for every repository that the tests make: `git init` itself honours these.
+#[expect(clippy::disallowed_methods, reason = "the one look at the tester's choice")]
+pub(crate) fn chosen() -> Vec<(OsString, OsString)> {
+    let names = ["GIT_DEFAULT_HASH", "GIT_DEFAULT_REF_FORMAT"];
+    names.into_iter().filter_map(|n| Some((n.into(), std::env::var_os(n)?))).collect()
+}
+
 #[expect(clippy::disallowed_methods, reason = "test set-up")]
 fn vars(home: &Path) -> Vec<(OsString, OsString)> {
-    vec![
+    let mut vars = chosen();
+    vars.extend([
         ("PATH".into(), std::env::var_os("PATH").unwrap()),
         ("HOME".into(), home.into()),
         ("GIT_CONFIG_NOSYSTEM".into(), "1".into()),
         ("GIT_AUTHOR_DATE".into(), "@1700000000 +0000".into()),
         ("GIT_COMMITTER_DATE".into(), "@1700000000 +0000".into()),
-    ]
+    ]);
+    vars
 }
 
 impl Repo {
@@ -108,6 +120,10 @@ impl Repo {
     /// For calls that end in a conflict.
     pub(crate) fn try_git(&self, args: &[&str]) {
         git_in(self.home.path(), &self.top(), args, &[]);
+    }
+
+    pub(crate) fn hash(&self) -> HashKind {
+        hash_of(&self.gix())
     }
 
     pub(crate) fn oid(&self, rev: &str) -> Oid {

@@ -1,6 +1,6 @@
 //! A repository made by the real git, for tests of this folder.
 
-use crate::sys::env::Env;
+use crate::{domain::oid::HashKind, sys::env::Env};
 use std::{
     ffi::OsString,
     io::Write as _,
@@ -14,12 +14,27 @@ pub(super) struct TestRepo {
 }
 
 impl TestRepo {
+    /// Of the hash that the tester chose.
     pub(super) fn new() -> Self {
+        Self::made(&[])
+    }
+
+    /// Of this hash, whatever the tester chose.
+    pub(super) fn of(hash: HashKind) -> Self {
+        Self::made(&["--object-format", hash.name()])
+    }
+
+    fn made(options: &[&str]) -> Self {
         let repo = Self { dir: tempfile::tempdir().unwrap() };
         std::fs::create_dir_all(repo.path()).unwrap();
-        repo.git(&["init", "-q", "-b", "main"]);
+        repo.git(&[&["init", "-q", "-b", "main"], options].concat());
         repo.commit("first");
         repo
+    }
+
+    pub(super) fn hash(&self) -> HashKind {
+        let name = self.git(&["rev-parse", "--show-object-format"]);
+        HashKind::ALL.into_iter().find(|h| h.name() == name).unwrap()
     }
 
     pub(super) fn path(&self) -> PathBuf {
@@ -47,6 +62,7 @@ impl TestRepo {
         .map(|(k, v)| (k.into(), v.into()))
         .into();
         vars.push(("HOME".into(), home));
+        vars.extend(super::testing::chosen());
         vars
     }
 

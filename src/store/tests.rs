@@ -101,7 +101,7 @@ fn reading_a_fresh_repository_finds_nothing_and_makes_nothing() {
     let store = open(&repo);
     assert_eq!((store.writer().unwrap(), store.own_tip().unwrap()), (None, None));
     assert_eq!(store.journals().unwrap(), []);
-    assert_eq!(store.note(NOTES_GATES, &Oid::from_sha1([1; 20])).unwrap(), None);
+    assert_eq!(store.note(NOTES_GATES, &Oid::null(store.hash)).unwrap(), None);
     assert!(!repo.path().join(".git").join(AGENT_DIR).exists());
 }
 
@@ -153,7 +153,7 @@ fn pins_move_with_their_event_and_keep_commits_alive() {
     let tree: Oid = repo.git(&["rev-parse", "HEAD^{tree}"]).parse().unwrap();
     let candidates: Vec<Object> = ["one\n", "two\n"]
         .iter()
-        .map(|m| commit::encode(&tree, &[head], &who(), m.as_bytes()))
+        .map(|m| commit::encode(&tree, &[head], &who(), m.as_bytes()).unwrap())
         .collect();
     for candidate in &candidates {
         let pack = store.write_kept_pack(std::slice::from_ref(candidate)).unwrap();
@@ -179,7 +179,7 @@ fn pins_move_with_their_event_and_keep_commits_alive() {
     assert_eq!(story.lines().take(2).collect::<Vec<_>>(), expected);
     assert!(candidates.iter().all(|c| store.object(&c.id).unwrap() == *c));
     assert_complete(&repo, &own_ref(&store), 2);
-    let missing = Oid::from_sha1([9; 20]);
+    let missing = object::hash(store.hash, Kind::Blob, b"nowhere").unwrap();
     let dangling = store.append(&who(), |s| {
         Ok::<_, ()>(Batch { entries: vec![entry(s.next_seq, "c")], pins: vec![missing] })
     });
@@ -341,7 +341,7 @@ fn a_ref_moved_elsewhere_is_diverged_and_left_alone_a_newer_one_is_kept() {
     append(&store, "a");
     let name = own_ref(&store);
     let tip = store.own_tip().unwrap().unwrap();
-    let newer = commit::encode(&tip.tree, &[tip.id], &who(), b"s\n\nSeq: 2\n");
+    let newer = commit::encode(&tip.tree, &[tip.id], &who(), b"s\n\nSeq: 2\n").unwrap();
     store.loose.write(&newer, files::Durable::No).unwrap();
     repo.git(&["update-ref", &name, &newer.id.to_string()]);
     assert_eq!(append(&open(&repo), "c").written[0].seq, 3);
@@ -376,7 +376,7 @@ fn a_frame_holds_even_what_exists_already() {
     let repo = TestRepo::new();
     let store = open(&repo);
     let Some(Edit::Put { data, path }) = entry(1, "a").edits.pop() else { unreachable!() };
-    let there = Object::new(Kind::Blob, data.clone());
+    let there = Object::new(store.hash, Kind::Blob, data.clone()).unwrap();
     // Makes our directories.
     drop(store.lock().unwrap());
     store.loose.write(&there, files::Durable::Yes).unwrap();
@@ -435,7 +435,7 @@ fn after_a_reboot_ghosts_go_and_everything_acknowledged_is_there() {
     let frames = store.with_wal(|w| w.unwrap().frames()).unwrap();
     let tips = std::collections::BTreeMap::from([(own_ref(&store), packed)]);
     let boot = Some("another-boot".to_owned());
-    let head = wal_frame::Head { epoch: 1, seq: 1, boot, refs: tips };
+    let head = wal_frame::Head { hash: store.hash, epoch: 1, seq: 1, boot, refs: tips };
     let staged = git.join(AGENT_DIR).join("tmp/tmp_wal");
     Wal::create(&store.wal_path(), &staged, &head).unwrap();
     store.with_wal(|w| w.unwrap().push(&frames[0])).unwrap();
@@ -628,12 +628,13 @@ fn our_parallel_notes_never_lose_one_another() {
 fn notes_fan_out_as_they_grow_and_git_goes_on_using_them() {
     let repo = TestRepo::new();
     let store = open(&repo);
-    let id = |n: u32| object::hash(Kind::Blob, &n.to_le_bytes());
+    let id = |n: u32| object::hash(store.hash, Kind::Blob, &n.to_le_bytes()).unwrap();
     let full = u32::try_from(limits::NOTES_PER_DIRECTORY).unwrap();
     let count = full + 20;
     let text = |n: u32| format!("{n}\n").into_bytes();
     // The first ones as git writes them, in one tree: one by one takes long.
-    let blobs: Vec<Object> = (0..full - 20).map(|n| Object::new(Kind::Blob, text(n))).collect();
+    let blobs: Vec<Object> =
+        (0..full - 20).map(|n| Object::new(store.hash, Kind::Blob, text(n)).unwrap()).collect();
     let line = |(n, blob): (u32, &Object)| format!("100644 blob {}\t{}\n", blob.id, id(n));
     let listed: String = (0..).zip(&blobs).map(line).collect();
     drop(store.lock().unwrap());

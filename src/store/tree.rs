@@ -4,8 +4,11 @@
 //! ones it made; entries nobody named keep their mode and place. Directories left empty vanish, as in git.
 //! Where a file and a directory claim one name nothing gives way by itself: that is an error.
 
-use super::object::{Kind, Object};
-use crate::{code::Code, domain::oid::Oid};
+use super::object::{HashError, Kind, Object};
+use crate::{
+    code::Code,
+    domain::oid::{HashKind, Oid},
+};
 use std::{cmp::Ordering, collections::BTreeMap};
 
 /// What a tree entry is.
@@ -82,30 +85,28 @@ impl TreeError {
     }
 }
 
-const ID_BYTES: usize = 20;
-
-/// Reads the entries of a SHA-1 tree in their stored order.
+/// Reads the entries of a tree of this hash in their stored order.
 ///
 /// # Errors
 /// A mode git does not know, an empty name, an entry cut short.
-pub fn parse(data: &[u8]) -> Result<Vec<Entry>, TreeError> {
+pub fn parse(hash: HashKind, data: &[u8]) -> Result<Vec<Entry>, TreeError> {
     let mut entries = Vec::new();
     let mut rest = data;
     while !rest.is_empty() {
         let at = data.len() - rest.len();
-        let (entry, after) = parse_entry(rest).ok_or(TreeError { at })?;
+        let (entry, after) = parse_entry(hash, rest).ok_or(TreeError { at })?;
         entries.push(entry);
         rest = after;
     }
     Ok(entries)
 }
 
-fn parse_entry(data: &[u8]) -> Option<(Entry, &[u8])> {
+fn parse_entry(hash: HashKind, data: &[u8]) -> Option<(Entry, &[u8])> {
     let space = data.iter().position(|b| *b == b' ')?;
     let (digits, rest) = (&data[..space], &data[space + 1..]);
     let nul = rest.iter().position(|b| *b == 0).filter(|at| *at > 0)?;
     let (name, rest) = (&rest[..nul], &rest[nul + 1..]);
-    let (id, rest) = rest.split_at_checked(ID_BYTES)?;
+    let (id, rest) = rest.split_at_checked(hash.id_bytes())?;
     let id = Oid::from_bytes(id).ok()?;
     Some((Entry { mode: Mode::parse(digits)?, name: name.to_vec(), id }, rest))
 }
@@ -154,6 +155,17 @@ pub enum TreeEditError<E> {
         /// What is wrong with it.
         source: TreeError,
     },
+    /// The new tree would have no id.
+    #[error(transparent)]
+    Hash(#[from] HashError),
+    /// A tree holds ids of one hash only.
+    #[error("'{}' would hold {id}, an id of another hash", String::from_utf8_lossy(path))]
+    OtherHash {
+        /// The path, from the edited tree.
+        path: Vec<u8>,
+        /// What it would hold.
+        id: Oid,
+    },
     /// The path has an empty name in it, a NUL, or names a directory as a file's mode.
     #[error("cannot store the path '{}'", String::from_utf8_lossy(path))]
     BadPath {
@@ -174,6 +186,7 @@ impl<E> TreeEditError<E> {
         match self {
             Self::Load(e) => of_load(e),
             Self::Malformed { source, .. } => source.code(),
+            Self::Hash(_) | Self::OtherHash { .. } => Code::StoreUnusable,
             Self::BadPath { .. } => Code::PathEmpty,
             Self::Conflict { .. } => Code::PathConflicts,
         }
@@ -186,6 +199,7 @@ impl<E> TreeEditError<E> {
 /// # Errors
 /// See [`TreeEditError`]; nothing was made then.
 pub fn edit<E>(
+    hash: HashKind,
     root: Option<Oid>,
     changes: &[Change],
     load: &mut dyn FnMut(&Oid) -> Result<Vec<u8>, E>,
@@ -194,12 +208,15 @@ pub fn edit<E>(
         if !storable(change) {
             return Err(TreeEditError::BadPath { path: change.path.clone() });
         }
+        if let Some((_, id)) = change.to.filter(|(_, id)| id.hash() != hash) {
+            return Err(TreeEditError::OtherHash { path: change.path.clone(), id });
+        }
     }
     let steps: Vec<Step<'_>> = changes.iter().map(|c| (c.path.as_slice(), c.to)).collect();
-    let mut editor = Editor { load, made: Vec::new() };
+    let mut editor = Editor { hash, load, made: Vec::new() };
     let id = match editor.directory(root, &steps, &[])? {
         Some(id) => id,
-        None => editor.keep(Object::new(Kind::Tree, Vec::new()), root),
+        None => editor.keep(Vec::new(), root)?,
     };
     Ok((id, editor.made))
 }
@@ -219,6 +236,7 @@ struct Wanted<'a> {
 }
 
 struct Editor<'l, E> {
+    hash: HashKind,
     load: &'l mut dyn FnMut(&Oid) -> Result<Vec<u8>, E>,
     made: Vec<Object>,
 }
@@ -235,7 +253,7 @@ impl<E> Editor<'_, E> {
             None => Vec::new(),
             Some(id) => {
                 let data = (self.load)(&id).map_err(TreeEditError::Load)?;
-                parse(&data).map_err(|source| TreeEditError::Malformed { id, source })?
+                parse(self.hash, &data).map_err(|source| TreeEditError::Malformed { id, source })?
             }
         };
         for (name, wanted) in by_name(steps) {
@@ -248,7 +266,7 @@ impl<E> Editor<'_, E> {
         if entries.is_empty() {
             return Ok(None);
         }
-        Ok(Some(self.keep(Object::new(Kind::Tree, serialize(&entries)), old)))
+        Ok(Some(self.keep(serialize(&entries), old)?))
     }
 
     /// Decides what one name holds in the end.
@@ -280,12 +298,13 @@ impl<E> Editor<'_, E> {
         }
     }
 
-    fn keep(&mut self, tree: Object, old: Option<Oid>) -> Oid {
+    fn keep(&mut self, data: Vec<u8>, old: Option<Oid>) -> Result<Oid, HashError> {
+        let tree = Object::new(self.hash, Kind::Tree, data)?;
         let id = tree.id;
         if old != Some(id) {
             self.made.push(tree);
         }
-        id
+        Ok(id)
     }
 }
 
@@ -308,6 +327,8 @@ mod tests {
     use proptest::prelude::*;
     use std::collections::HashMap;
 
+    const HASH: HashKind = HashKind::Sha256;
+
     /// Trees in memory, read back as an object store would.
     #[derive(Default)]
     struct Trees(HashMap<Oid, Vec<u8>>);
@@ -315,13 +336,13 @@ mod tests {
     impl Trees {
         fn edit(&mut self, root: Option<Oid>, changes: &[Change]) -> Result<Oid, String> {
             let mut load = |id: &Oid| self.0.get(id).cloned().ok_or("missing".to_owned());
-            let (id, made) = edit(root, changes, &mut load).map_err(|e| e.to_string())?;
+            let (id, made) = edit(HASH, root, changes, &mut load).map_err(|e| e.to_string())?;
             self.0.extend(made.into_iter().map(|o| (o.id, o.data)));
             Ok(id)
         }
 
         fn files(&self, id: Oid, above: &str, into: &mut BTreeMap<String, Oid>) {
-            for e in parse(&self.0[&id]).unwrap() {
+            for e in parse(HASH, &self.0[&id]).unwrap() {
                 let path = format!("{above}{}", String::from_utf8(e.name).unwrap());
                 if e.mode == Mode::Tree {
                     self.files(e.id, &format!("{path}/"), into);
@@ -333,7 +354,7 @@ mod tests {
     }
 
     fn blob(n: u8) -> Oid {
-        Oid::from_sha1([n; 20])
+        Oid::from_bytes(&[n; HASH.id_bytes()]).unwrap()
     }
 
     fn put(path: &str, n: u8) -> Change {
@@ -348,7 +369,7 @@ mod tests {
     fn git_sorts_directories_with_a_slash() {
         let e = |mode, name: &str| Entry { mode, name: name.into(), id: blob(1) };
         let data = serialize(&[e(Mode::Tree, "a"), e(Mode::File, "a0"), e(Mode::File, "a.c")]);
-        let names: Vec<_> = parse(&data).unwrap().into_iter().map(|e| e.name).collect();
+        let names: Vec<_> = parse(HASH, &data).unwrap().into_iter().map(|e| e.name).collect();
         assert_eq!(names, [b"a.c".to_vec(), b"a".to_vec(), b"a0".to_vec()]);
     }
 
@@ -357,7 +378,7 @@ mod tests {
         let mut data = b"100664 old\0".to_vec();
         data.extend_from_slice(blob(3).as_bytes());
         let mut trees = Trees::default();
-        let root = Object::new(Kind::Tree, data);
+        let root = Object::new(HASH, Kind::Tree, data).unwrap();
         trees.0.insert(root.id, root.data);
         let id = trees.edit(Some(root.id), &[put("new", 1)]).unwrap();
         assert!(trees.0[&id].windows(10).any(|w| w == b"100664 old"));
@@ -368,8 +389,21 @@ mod tests {
         for bad in
             [&b"100644"[..], b"100644 \0", b"100644 a\0short", b"777 a\0aaaaaaaaaaaaaaaaaaaa"]
         {
-            assert_eq!(parse(bad), Err(TreeError { at: 0 }));
+            assert_eq!(parse(HashKind::Sha1, bad), Err(TreeError { at: 0 }));
         }
+    }
+
+    /// A tree read by another hash than its own has other names and ids, or none.
+    #[test]
+    fn a_tree_holds_ids_of_one_hash() {
+        let entry = Entry { mode: Mode::File, name: b"a".to_vec(), id: blob(1) };
+        let data = serialize(&[entry]);
+        assert_eq!(parse(HASH, &data).unwrap().len(), 1);
+        assert_eq!(parse(HashKind::Sha1, &data), Err(TreeError { at: 29 }));
+        let other = Some((Mode::File, Oid::from_sha1([1; 20])));
+        let change = Change { path: b"a/b".to_vec(), to: other };
+        let refused = Trees::default().edit(None, &[change]).unwrap_err();
+        assert!(refused.contains("an id of another hash"), "{refused}");
     }
 
     #[test]
@@ -392,7 +426,7 @@ mod tests {
         let mut trees = Trees::default();
         let root = trees.edit(None, &[put("a/b/c", 1)]).unwrap();
         let empty = trees.edit(Some(root), &[gone("a/b/c"), gone("never/there")]).unwrap();
-        assert_eq!(empty, crate::store::object::hash(Kind::Tree, b""));
+        assert_eq!(empty, crate::store::object::hash(HASH, Kind::Tree, b"").unwrap());
         assert!(matches!(trees.edit(None, &[put("a//b", 1)]), Err(m) if m.contains("a//b")));
     }
 
@@ -401,7 +435,7 @@ mod tests {
         let mut trees = Trees::default();
         let root = trees.edit(None, &[put("a/b", 1)]).unwrap();
         let mut load = |id: &Oid| Ok::<_, ()>(trees.0[id].clone());
-        let (same, made) = edit(Some(root), &[put("a/b", 1), gone("z")], &mut load).unwrap();
+        let (same, made) = edit(HASH, Some(root), &[put("a/b", 1), gone("z")], &mut load).unwrap();
         assert_eq!((same, made), (root, vec![]));
     }
 

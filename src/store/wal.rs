@@ -10,7 +10,7 @@ use super::{
     wal_frame::{self, Frame, HEADER_BYTES, Head, Header, SLOT_BYTES, Step},
 };
 use crate::{
-    domain::oid::Oid,
+    domain::oid::{HashKind, Oid},
     limits,
     sys::files::{self, FileError, FileId},
 };
@@ -71,8 +71,8 @@ impl Wal {
         Ok(path.parent().map_or(Ok(()), files::sync_dir)?)
     }
 
-    /// Opens the log and reads it to its end; none when there is none.
-    pub(super) fn open(path: &Path) -> Result<Option<Self>, StoreError> {
+    /// Opens the log of a repository of this hash and reads it to its end; none when there is none.
+    pub(super) fn open(path: &Path, hash: HashKind) -> Result<Option<Self>, StoreError> {
         let open = |write| OpenOptions::new().read(true).write(write).open(path);
         let opened = open(true).or_else(|e| {
             let read_only = FileError::new("open", path, e);
@@ -85,7 +85,7 @@ impl Wal {
                 return if e.is_missing() { Ok(None) } else { Err(e.into()) };
             }
         };
-        let head = read_head(&file, path)?;
+        let head = read_head(&file, path, hash)?;
         let mut wal = Self {
             file,
             path: path.to_owned(),
@@ -110,7 +110,7 @@ impl Wal {
 
     /// Reads what others appended or checkpointed since.
     pub(super) fn catch_up(&mut self) -> Result<(), StoreError> {
-        let head = read_head(&self.file, &self.path)?;
+        let head = read_head(&self.file, &self.path, self.head.hash)?;
         if head != self.head {
             self.restart(head);
         }
@@ -118,7 +118,7 @@ impl Wal {
         loop {
             match self.at(self.end)? {
                 At::Frame(payload, next) => {
-                    let step = wal_frame::decode_step(&payload)
+                    let step = wal_frame::decode_step(&payload, self.head.hash)
                         .ok_or_else(|| self.corrupt("a frame does not decode"))?;
                     self.count(&step, next);
                 }
@@ -222,7 +222,7 @@ impl Wal {
     /// Appends a frame; it is durable on return. On failure it is taken back as far as possible. Needs the
     /// kernel lock and a log that is caught up.
     pub(super) fn push(&mut self, frame: &Frame) -> Result<(), StoreError> {
-        let mut bytes = wal_frame::encode(frame, self.head.epoch)?;
+        let mut bytes = wal_frame::encode(frame, self.head.hash, self.head.epoch)?;
         let next = self.end + bytes.len() as u64;
         // Ends the log whatever an earlier epoch left here.
         bytes.extend_from_slice(&[0; HEADER_BYTES]);
@@ -242,7 +242,7 @@ impl Wal {
     ) -> Result<(), StoreError> {
         let epoch =
             self.head.epoch.checked_add(1).ok_or_else(|| self.corrupt("epochs are used up"))?;
-        let head = Head { epoch, seq, boot: files::boot_id(), refs };
+        let head = Head { hash: self.head.hash, epoch, seq, boot: files::boot_id(), refs };
         self.write(&head.encode()?, slot_of(epoch))?;
         self.restart(head);
         Ok(())
@@ -276,7 +276,7 @@ impl Wal {
         let At::Frame(payload, next) = self.at(pos)? else {
             return Err(self.corrupt(&format!("the frame at byte {pos} is damaged")));
         };
-        let frame = wal_frame::decode(&payload);
+        let frame = wal_frame::decode(&payload, self.head.hash);
         Ok((frame.ok_or_else(|| self.corrupt("a frame does not decode"))?, next))
     }
 
@@ -321,7 +321,7 @@ fn slot_of(epoch: u32) -> u64 {
     u64::from(epoch % 2) * SLOT_BYTES as u64
 }
 
-fn read_head(file: &File, path: &Path) -> Result<Head, StoreError> {
+fn read_head(file: &File, path: &Path, hash: HashKind) -> Result<Head, StoreError> {
     let mut slots = vec![0; 2 * SLOT_BYTES];
     match file.read_exact_at(&mut slots, 0) {
         // A log cut short has no valid head, which is what is said below.
@@ -331,10 +331,18 @@ fn read_head(file: &File, path: &Path) -> Result<Head, StoreError> {
         Ok(()) | Err(_) => {}
     }
     let heads = slots.chunks_exact(SLOT_BYTES).filter_map(Head::decode);
-    heads.max_by_key(|h| h.epoch).ok_or_else(|| StoreError::CorruptWal {
-        path: path.to_owned(),
-        reason: "no valid head".to_owned(),
-    })
+    let corrupt =
+        |reason: &str| StoreError::CorruptWal { path: path.to_owned(), reason: reason.to_owned() };
+    let head = heads.max_by_key(|h| h.epoch).ok_or_else(|| corrupt("no valid head"))?;
+    if head.hash == hash {
+        Ok(head)
+    } else {
+        Err(corrupt(&format!(
+            "it holds {} ids, the repository {} ids",
+            head.hash.name(),
+            hash.name()
+        )))
+    }
 }
 
 #[cfg(test)]
@@ -343,27 +351,29 @@ mod tests {
     use crate::store::{object::Kind, wal_frame::Move};
 
     const NAME: &str = "refs/agentproto/x";
+    const HASH: HashKind = HashKind::Sha256;
 
     fn id(n: u64) -> Oid {
-        Object::new(Kind::Blob, n.to_string().into_bytes()).id
+        Object::new(HASH, Kind::Blob, n.to_string().into_bytes()).unwrap().id
     }
 
     fn frame(n: u64) -> Frame {
         let old = (n > 1).then(|| id(n - 1));
         let moves = vec![Move { name: NAME.to_owned(), old, new: id(n) }];
-        let objects = vec![Object::new(Kind::Blob, n.to_string().into_bytes())];
+        let objects = vec![Object::new(HASH, Kind::Blob, n.to_string().into_bytes()).unwrap()];
         Frame { step: Step { seq: n, entries: 1, moves }, objects }
     }
 
     fn fresh(dir: &Path) -> Wal {
         let path = dir.join("wal");
-        let head = Head { epoch: 1, seq: 0, boot: files::boot_id(), refs: BTreeMap::new() };
+        let head =
+            Head { hash: HASH, epoch: 1, seq: 0, boot: files::boot_id(), refs: BTreeMap::new() };
         Wal::create(&path, &dir.join("staged"), &head).unwrap();
-        Wal::open(&path).unwrap().unwrap()
+        Wal::open(&path, HASH).unwrap().unwrap()
     }
 
     fn reopened(dir: &Path) -> Result<Wal, StoreError> {
-        Wal::open(&dir.join("wal")).map(Option::unwrap)
+        Wal::open(&dir.join("wal"), HASH).map(Option::unwrap)
     }
 
     #[test]
@@ -389,7 +399,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let mut wal = fresh(dir.path());
         wal.push(&frame(1)).unwrap();
-        let bytes = wal_frame::encode(&frame(2), 1).unwrap();
+        let bytes = wal_frame::encode(&frame(2), HASH, 1).unwrap();
         for kept in (1..bytes.len() - ALIGN).step_by(7) {
             wal.file.write_all_at(&vec![0; bytes.len()], wal.end).unwrap();
             wal.file.write_all_at(&bytes[..kept], wal.end).unwrap();
@@ -407,7 +417,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let mut wal = fresh(dir.path());
         (1..=3).for_each(|n| wal.push(&frame(n)).unwrap());
-        let second = START + wal_frame::encode(&frame(1), 1).unwrap().len() as u64;
+        let second = START + wal_frame::encode(&frame(1), HASH, 1).unwrap().len() as u64;
         for at in [second, second + 20] {
             let mut byte = [0];
             wal.file.read_exact_at(&mut byte, at).unwrap();
@@ -433,5 +443,24 @@ mod tests {
         wal.file.set_len(100).unwrap();
         let error = reopened(dir.path()).err().expect("damage is noticed");
         assert_eq!(error.code(), crate::code::Code::JournalCorrupt);
+    }
+
+    #[test]
+    fn a_log_of_another_hash_is_corrupt_and_left_as_it_is() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut wal = fresh(dir.path());
+        wal.push(&frame(1)).unwrap();
+        let path = dir.path().join("wal");
+        let before = std::fs::read(&path).unwrap();
+        let error = Wal::open(&path, HashKind::Sha1).err().expect("the width is noticed");
+        assert_eq!(error.code(), crate::code::Code::JournalCorrupt);
+        assert!(
+            error.to_string().ends_with("it holds sha256 ids, the repository sha1 ids"),
+            "{error}"
+        );
+        let mut other = frame(2);
+        other.step.moves[0].new = Oid::from_sha1([1; 20]);
+        assert!(wal.push(&other).unwrap_err().to_string().contains("another hash"));
+        assert!(std::fs::read(&path).unwrap() == before);
     }
 }

@@ -3,11 +3,12 @@
 //! ```text
 //! frame   = magic u32 | length u32 | crc32c u32 | epoch u32 | payload | zeros to a multiple of 8
 //! payload = seq u64 | entries u32 | moves u32 | objects u32 | move* | object*
-//! move    = length u16 | ref name | old id 20 | new id 20        (all zeros: did not exist)
+//! move    = length u16 | ref name | old id | new id              (all zeros: did not exist)
 //! object  = kind u8 | length u32 | content
 //! head    = magic u32 | length u32 | crc32c u32 | epoch u32 | seq u64 | boot | refs u32 | (name | id)*
 //! ```
-//! Integers are little-endian. The checksum of a frame is seeded with its epoch, so what an earlier epoch
+//! Integers are little-endian. Ids have the width of the repository's hash, which the head's magic names: frames
+//! of another width are never read. The checksum of a frame is seeded with its epoch, so what an earlier epoch
 //! left behind is never taken for a frame. A frame holds every object of the new commits that is not
 //! reachable from the old ones: what "exists already" in the object store may be gone a moment later.
 
@@ -15,7 +16,10 @@ use super::{
     error::StoreError,
     object::{Kind, Object},
 };
-use crate::{domain::oid::Oid, limits};
+use crate::{
+    domain::oid::{HashKind, Oid},
+    limits,
+};
 use std::collections::BTreeMap;
 
 /// Bytes before a payload.
@@ -23,9 +27,13 @@ pub(super) const HEADER_BYTES: usize = 16;
 /// Bytes of a head slot.
 pub(super) const SLOT_BYTES: usize = 4096;
 const FRAME_MAGIC: u32 = 0x5746_5041;
-const HEAD_MAGIC: u32 = 0x4857_5041;
+const fn head_magic(hash: HashKind) -> u32 {
+    match hash {
+        HashKind::Sha1 => 0x4857_5041,
+        HashKind::Sha256 => 0x3257_5041,
+    }
+}
 const ALIGN: usize = 8;
-const ID_BYTES: usize = 20;
 
 /// One ref that moves with a frame.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -67,7 +75,7 @@ pub(super) struct Header {
 impl Header {
     /// None when these are no frame's first bytes.
     pub(super) fn read(bytes: &[u8]) -> Option<Self> {
-        let mut r = Reader(bytes);
+        let mut r = Reader { rest: bytes, hash: HashKind::Sha1 };
         let magic = r.u32()?;
         let header = Self { length: r.u32()?, crc: r.u32()?, epoch: r.u32()? };
         let fits = u64::from(header.length) <= limits::WAL_FRAME_BYTES;
@@ -86,8 +94,8 @@ impl Header {
     }
 }
 
-/// The bytes of a frame, or how large it would be.
-pub(super) fn encode(frame: &Frame, epoch: u32) -> Result<Vec<u8>, StoreError> {
+/// The bytes of a frame for a log of this hash, or how large it would be.
+pub(super) fn encode(frame: &Frame, hash: HashKind, epoch: u32) -> Result<Vec<u8>, StoreError> {
     let content: usize = frame.objects.iter().map(|o| o.data.len()).sum();
     let mut out = vec![0; HEADER_BYTES];
     out.reserve(content);
@@ -97,8 +105,8 @@ pub(super) fn encode(frame: &Frame, epoch: u32) -> Result<Vec<u8>, StoreError> {
     out.extend_from_slice(&length32("frame", frame.objects.len())?.to_le_bytes());
     for m in &frame.step.moves {
         put_name(&mut out, &m.name)?;
-        out.extend_from_slice(m.old.as_ref().map_or(&[0; ID_BYTES][..], Oid::as_bytes));
-        out.extend_from_slice(m.new.as_bytes());
+        put_id(&mut out, hash, &m.old.unwrap_or(Oid::null(hash)))?;
+        put_id(&mut out, hash, &m.new)?;
     }
     for object in &frame.objects {
         out.push(kind_byte(object.kind));
@@ -140,6 +148,14 @@ fn put_name(out: &mut Vec<u8>, name: &str) -> Result<(), StoreError> {
     Ok(())
 }
 
+fn put_id(out: &mut Vec<u8>, hash: HashKind, id: &Oid) -> Result<(), StoreError> {
+    if id.hash() != hash {
+        return Err(StoreError::BadEntry { reason: format!("{id} is an id of another hash") });
+    }
+    out.extend_from_slice(id.as_bytes());
+    Ok(())
+}
+
 fn kind_byte(kind: Kind) -> u8 {
     match kind {
         Kind::Commit => 1,
@@ -153,21 +169,23 @@ fn kind_of(byte: u8) -> Option<Kind> {
 }
 
 /// Reads the refs and numbers of a payload whose checksum fits.
-pub(super) fn decode_step(payload: &[u8]) -> Option<Step> {
-    Reader(payload).step().map(|(step, _)| step)
+pub(super) fn decode_step(payload: &[u8], hash: HashKind) -> Option<Step> {
+    Reader { rest: payload, hash }.step().map(|(step, _)| step)
 }
 
 /// Reads a whole payload whose checksum fits; ids of objects are computed, not believed.
-pub(super) fn decode(payload: &[u8]) -> Option<Frame> {
-    let mut r = Reader(payload);
+pub(super) fn decode(payload: &[u8], hash: HashKind) -> Option<Frame> {
+    let mut r = Reader { rest: payload, hash };
     let (step, count) = r.step()?;
     let objects = (0..count).map(|_| r.object()).collect::<Option<Vec<_>>>()?;
-    r.0.is_empty().then_some(Frame { step, objects })
+    r.rest.is_empty().then_some(Frame { step, objects })
 }
 
 /// What the log starts from: everything before it is in packs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Head {
+    /// The hash of every id in the log.
+    pub(super) hash: HashKind,
     /// Frames of this epoch count; the valid head slot with the higher one wins.
     pub(super) epoch: u32,
     /// Number of the last journal entry before the first frame.
@@ -187,9 +205,9 @@ impl Head {
         out.extend_from_slice(&length32("head", self.refs.len())?.to_le_bytes());
         for (name, id) in &self.refs {
             put_name(&mut out, name)?;
-            out.extend_from_slice(id.as_bytes());
+            put_id(&mut out, self.hash, id)?;
         }
-        seal(&mut out, HEAD_MAGIC, self.epoch)?;
+        seal(&mut out, head_magic(self.hash), self.epoch)?;
         let (actual, limit) = (out.len() as u64, SLOT_BYTES as u64);
         if actual > limit {
             return Err(StoreError::TooLarge { what: "head", actual, limit });
@@ -200,27 +218,31 @@ impl Head {
 
     /// None when the slot holds no valid head.
     pub(super) fn decode(slot: &[u8]) -> Option<Self> {
-        let mut r = Reader(slot);
+        let mut r = Reader { rest: slot, hash: HashKind::Sha1 };
         let (magic, length, crc, epoch) = (r.u32()?, r.u32()?, r.u32()?, r.u32()?);
         let payload = r.take(usize::try_from(length).ok()?)?;
-        if magic != HEAD_MAGIC || crc32c::crc32c_append(epoch, payload) != crc {
+        let hash = HashKind::ALL.into_iter().find(|h| head_magic(*h) == magic)?;
+        if crc32c::crc32c_append(epoch, payload) != crc {
             return None;
         }
-        let mut r = Reader(payload);
+        let mut r = Reader { rest: payload, hash };
         let seq = r.u64()?;
         let boot = Some(r.name()?).filter(|b| !b.is_empty());
         let count = r.u32()?;
         let refs = (0..count).map(|_| Some((r.name()?, r.id()?))).collect::<Option<_>>()?;
-        Some(Self { epoch, seq, boot, refs })
+        Some(Self { hash, epoch, seq, boot, refs })
     }
 }
 
-struct Reader<'a>(&'a [u8]);
+struct Reader<'a> {
+    rest: &'a [u8],
+    hash: HashKind,
+}
 
 impl<'a> Reader<'a> {
     fn take(&mut self, n: usize) -> Option<&'a [u8]> {
-        let (head, rest) = self.0.split_at_checked(n)?;
-        self.0 = rest;
+        let (head, rest) = self.rest.split_at_checked(n)?;
+        self.rest = rest;
         Some(head)
     }
 
@@ -237,7 +259,7 @@ impl<'a> Reader<'a> {
     }
 
     fn id(&mut self) -> Option<Oid> {
-        Oid::from_bytes(self.take(ID_BYTES)?).ok()
+        Oid::from_bytes(self.take(self.hash.id_bytes())?).ok()
     }
 
     fn name(&mut self) -> Option<String> {
@@ -260,7 +282,7 @@ impl<'a> Reader<'a> {
     fn object(&mut self) -> Option<Object> {
         let kind = kind_of(self.take(1)?[0])?;
         let length = usize::try_from(self.u32()?).ok()?;
-        Some(Object::new(kind, self.take(length)?.to_vec()))
+        Object::new(self.hash, kind, self.take(length)?.to_vec()).ok()
     }
 }
 
@@ -269,39 +291,50 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn frame(seq: u64, blobs: Vec<Vec<u8>>) -> Frame {
-        let id = Oid::from_sha1([7; 20]);
+    fn id(hash: HashKind, n: u8) -> Oid {
+        Oid::from_bytes(&vec![n; hash.id_bytes()]).unwrap()
+    }
+
+    fn any_hash() -> impl Strategy<Value = HashKind> {
+        prop::sample::select(&HashKind::ALL[..])
+    }
+
+    fn frame(hash: HashKind, seq: u64, blobs: Vec<Vec<u8>>) -> Frame {
+        let (old, new) = (id(hash, 7), id(hash, 8));
         let moves = vec![
-            Move { name: "refs/a".to_owned(), old: None, new: id },
-            Move { name: "refs/b".to_owned(), old: Some(id), new: Oid::from_sha1([8; 20]) },
+            Move { name: "refs/a".to_owned(), old: None, new: old },
+            Move { name: "refs/b".to_owned(), old: Some(old), new },
         ];
-        let objects = blobs.into_iter().map(|b| Object::new(Kind::Blob, b)).collect();
+        let objects =
+            blobs.into_iter().map(|b| Object::new(hash, Kind::Blob, b).unwrap()).collect();
         Frame { step: Step { seq, entries: 1, moves }, objects }
     }
 
     proptest! {
         #[test]
         fn frames_round_trip_and_any_flipped_bit_is_noticed(
-            seq: u64, epoch: u32, flip: prop::sample::Index,
+            seq: u64, epoch: u32, flip: prop::sample::Index, hash in any_hash(),
             blobs in prop::collection::vec(prop::collection::vec(any::<u8>(), 0..200), 0..5),
         ) {
-            let frame = frame(seq, blobs);
-            let mut bytes = encode(&frame, epoch).unwrap();
+            let frame = frame(hash, seq, blobs);
+            let mut bytes = encode(&frame, hash, epoch).unwrap();
             let header = Header::read(&bytes).unwrap();
             prop_assert_eq!(header.frame_bytes(), bytes.len() as u64);
             let end = HEADER_BYTES + usize::try_from(header.length).unwrap();
             prop_assert!(header.fits(&bytes[HEADER_BYTES..end]));
-            prop_assert_eq!(decode_step(&bytes[HEADER_BYTES..end]), Some(frame.step.clone()));
-            prop_assert_eq!(decode(&bytes[HEADER_BYTES..end]), Some(frame));
+            prop_assert_eq!(decode_step(&bytes[HEADER_BYTES..end], hash), Some(frame.step.clone()));
+            prop_assert_eq!(decode(&bytes[HEADER_BYTES..end], hash), Some(frame));
             let at = HEADER_BYTES + flip.index(end - HEADER_BYTES);
             bytes[at] ^= 1;
             prop_assert!(!header.fits(&bytes[HEADER_BYTES..end]));
         }
 
         #[test]
-        fn heads_round_trip(epoch: u32, seq: u64, boot in prop::option::of("[a-f0-9-]{1,36}")) {
-            let refs = BTreeMap::from([("refs/x".to_owned(), Oid::from_sha1([3; 20]))]);
-            let head = Head { epoch, seq, boot, refs };
+        fn heads_round_trip(
+            epoch: u32, seq: u64, boot in prop::option::of("[a-f0-9-]{1,36}"), hash in any_hash(),
+        ) {
+            let refs = BTreeMap::from([("refs/x".to_owned(), id(hash, 3))]);
+            let head = Head { hash, epoch, seq, boot, refs };
             let mut slot = head.encode().unwrap();
             prop_assert_eq!(Head::decode(&slot), Some(head));
             slot[20] ^= 1;
@@ -311,7 +344,8 @@ mod tests {
 
     #[test]
     fn a_payload_of_another_epoch_does_not_fit() {
-        let bytes = encode(&frame(1, vec![b"x".to_vec()]), 5).unwrap();
+        let bytes =
+            encode(&frame(HashKind::Sha1, 1, vec![b"x".to_vec()]), HashKind::Sha1, 5).unwrap();
         let header = Header::read(&bytes).unwrap();
         let end = HEADER_BYTES + usize::try_from(header.length).unwrap();
         assert!(!Header { epoch: 6, ..header }.fits(&bytes[HEADER_BYTES..end]));
@@ -319,10 +353,10 @@ mod tests {
 
     #[test]
     fn too_large_is_refused_before_anything_is_written() {
-        let mut frame = frame(1, vec![vec![]]);
+        let mut frame = frame(HashKind::Sha1, 1, vec![vec![]]);
         // Its id does not count here, and hashing as much takes long.
         frame.objects[0].data = vec![0; usize::try_from(limits::WAL_FRAME_BYTES).unwrap() + 1];
-        let e = encode(&frame, 1).unwrap_err();
+        let e = encode(&frame, HashKind::Sha1, 1).unwrap_err();
         assert!(matches!(e, StoreError::TooLarge { .. }), "{e}");
     }
 }

@@ -9,10 +9,13 @@ mod unlisted;
 pub use unlisted::{Unlisted, unlisted_changes};
 
 use super::{
-    object::{Kind, hash},
+    object::{Kind, hash, hash_of},
     tree::{self, Entry, Mode},
 };
-use crate::{code::Code, domain::oid::Oid};
+use crate::{
+    code::Code,
+    domain::oid::{HashKind, Oid},
+};
 use gix::bstr::{BStr, ByteSlice};
 use std::{
     ffi::OsStr,
@@ -334,7 +337,7 @@ fn hooks_dir(repo: &gix::Repository) -> Result<PathBuf, StateError> {
 /// The index cannot be read or holds a mode git does not know.
 pub fn index_tree(repo: &gix::Repository) -> Result<Option<Oid>, StateError> {
     let Some(index) = open_index(repo)? else {
-        return Ok(Some(hash(Kind::Tree, b"")));
+        return tree_of(hash_of(repo), &[]).map(Some);
     };
     if is_conflicted(&index) {
         return Ok(None);
@@ -352,13 +355,13 @@ pub fn index_tree(repo: &gix::Repository) -> Result<Option<Oid>, StateError> {
         lines.push((path, mode, oid(&entry.id)?));
     }
     let lines: Vec<Line<'_>> = lines.iter().map(|(p, m, i)| (p.as_slice(), *m, *i)).collect();
-    Ok(Some(tree_of(&lines)))
+    tree_of(hash_of(repo), &lines).map(Some)
 }
 
 type Line<'a> = (&'a [u8], Mode, Oid);
 
 /// `lines` are in index order, in which everything below one directory stands together.
-fn tree_of(lines: &[Line<'_>]) -> Oid {
+fn tree_of(of: HashKind, lines: &[Line<'_>]) -> Result<Oid, StateError> {
     let mut entries = Vec::new();
     let mut rest = lines;
     while let Some((path, mode, id)) = rest.first() {
@@ -378,12 +381,13 @@ fn tree_of(lines: &[Line<'_>]) -> Oid {
             _ => {
                 let below: Vec<Line<'_>> =
                     inside.iter().map(|(p, m, i)| (&p[at + 1..], *m, *i)).collect();
-                tree_of(&below)
+                tree_of(of, &below)?
             }
         };
         entries.push(Entry { mode: Mode::Tree, name: path[..at].to_vec(), id });
     }
-    hash(Kind::Tree, &tree::serialize(&entries))
+    let tree = hash(of, Kind::Tree, &tree::serialize(&entries));
+    tree.map_err(|e| git_error("the index")(e.to_string()))
 }
 
 /// A boolean setting; a value that is none is an error, not the default.
@@ -499,7 +503,10 @@ mod tests {
     #[test]
     fn the_index_tree_is_that_of_write_tree() {
         let repo = Repo::new();
-        assert_eq!(index_tree(&repo.gix()).unwrap().unwrap(), hash(Kind::Tree, b""));
+        assert_eq!(
+            index_tree(&repo.gix()).unwrap().unwrap(),
+            hash(repo.hash(), Kind::Tree, b"").unwrap()
+        );
         for name in ["a", "d/x", "d/e/y", "d.b", "d0", "link"] {
             repo.write(name, name.as_bytes());
         }

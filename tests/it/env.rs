@@ -44,6 +44,13 @@ fn search_path() -> OsString {
     path
 }
 
+/// What the tester chose for every repository that the tests make: `git init` itself honours these.
+#[expect(clippy::disallowed_methods, reason = "the one look at the tester's choice")]
+fn chosen() -> impl Iterator<Item = (&'static str, OsString)> {
+    let names = ["GIT_DEFAULT_HASH", "GIT_DEFAULT_REF_FORMAT"];
+    names.into_iter().filter_map(|name| Some((name, std::env::var_os(name)?)))
+}
+
 /// How a program ended and what it printed.
 #[derive(Debug)]
 pub(crate) struct Output {
@@ -277,6 +284,7 @@ impl TestEnv {
         command
             .envs([("GIT_CONFIG_NOSYSTEM", "1"), ("GIT_TERMINAL_PROMPT", "0"), ("TZ", "UTC")])
             .envs([("LANG", "C.UTF-8"), ("SHELL", "/bin/sh")])
+            .envs(chosen())
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped());

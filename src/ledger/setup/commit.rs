@@ -24,7 +24,7 @@ use crate::{
         git::{Git, GitError},
         identity::identity,
         landing::{self, LandCtx, LandError, Landed},
-        object::{Kind, Object},
+        object::{HashError, Kind, Object},
         tree::{self, Mode},
         trusted::{Rules, load_rule_file, rules_digest},
         worktree_state::{Head, commit_obstacles, head},
@@ -187,17 +187,18 @@ impl Setup<'_> {
             listed_at(&|id: &Oid| Ok(store.object(id)?.data), root, std::slice::from_ref(&path))
                 .map_err(|e| refused(e.code(), e.to_string()))?;
         let before = before.into_iter().find_map(|(_, entry)| entry);
-        let blob = Object::new(Kind::Blob, text.into_bytes());
+        let no_id = |e: HashError| refused(Code::StoreUnusable, e.to_string());
+        let blob = Object::new(root.hash(), Kind::Blob, text.into_bytes()).map_err(no_id)?;
         let entry = Some((before.map_or(Mode::File, |(mode, _)| mode), blob.id));
         let change = tree::Change { path: path.as_bytes().to_vec(), to: entry };
         let mut load = |id: &Oid| Ok(store.object(id)?.data);
-        let (tree, trees) = tree::edit(Some(root), &[change], &mut load).map_err(
+        let (tree, trees) = tree::edit(root.hash(), Some(root), &[change], &mut load).map_err(
             |e: tree::TreeEditError<crate::store::StoreError>| {
                 refused(e.code(crate::store::StoreError::code), e.to_string())
             },
         )?;
         let message = commit_message(argv)?;
-        let commit = commit_object(tree, trust.tip, &who, clock::now(), &message);
+        let commit = commit_object(tree, trust.tip, &who, clock::now(), &message).map_err(no_id)?;
         let plan = Plan {
             parent: trust.tip,
             commit: commit.id,

@@ -214,7 +214,10 @@ impl<'a> Place<'a> {
             &self.policy.policy_id,
             &self.policy.spec.session_ids,
         );
-        let object = commit_object(fixed.tree.tree, fixed.parent, &who, at, &text);
+        let object = match commit_object(fixed.tree.tree, fixed.parent, &who, at, &text) {
+            Ok(object) => object,
+            Err(e) => return Ok(Err(trouble(Code::CandidateFailed, e.to_string()))),
+        };
         let candidate =
             Candidate { commit: object.id, tree: fixed.tree.tree, parent: fixed.parent };
         let objects: Vec<Object> = fixed.tree.objects.iter().cloned().chain([object]).collect();

@@ -2,24 +2,26 @@
 
 use crate::{
     domain::{candidate::Identity, oid::Oid, time::Timestamp},
-    store::object::{Kind, Object},
+    store::object::{HashError, Kind, Object},
 };
 
 /// Makes the commit `git commit` would make from the same parts, dated in UTC.
-#[must_use]
+///
+/// # Errors
+/// See [`HashError`].
 pub fn commit_object(
     tree: Oid,
     parent: Oid,
     who: &Identity,
     at: Timestamp,
     message: &[u8],
-) -> Object {
+) -> Result<Object, HashError> {
     let seconds = at.seconds();
     let Identity { author, committer } = who;
     let head = format!(
         "tree {tree}\nparent {parent}\nauthor {author} {seconds} +0000\ncommitter {committer} {seconds} +0000\n"
     );
-    Object::new(Kind::Commit, [head.as_bytes(), b"\n", message].concat())
+    Object::new(tree.hash(), Kind::Commit, [head.as_bytes(), b"\n", message].concat())
 }
 
 #[cfg(test)]
@@ -35,6 +37,7 @@ mod tests {
         let who = identity(&gix_with_home(&repo)).unwrap();
         let at = Timestamp::from_ms(1_700_000_000_999);
         let ours = commit_object(repo.oid("HEAD^{tree}"), parent, &who, at, b"change\n");
+        let ours = ours.unwrap();
         assert_eq!(ours.id, git);
     }
 

@@ -7,7 +7,7 @@ use crate::{
     store::{
         beneath::{LookError, OnDisk, Root, link_escapes, require_size},
         filters::{self, FilterError, Filters, Input, directories},
-        object::{Kind, Object},
+        object::{HashError, Kind, Object, hash_of},
         tree::{self, Entry, Mode, TreeEditError, TreeError},
         worktree_state::{StateError, open_index, setting},
     },
@@ -101,6 +101,9 @@ pub enum CandidateError {
     /// Settings or index could not be read.
     #[error(transparent)]
     State(#[from] StateError),
+    /// What would be stored has no id.
+    #[error(transparent)]
+    Hash(#[from] HashError),
     /// A tree of the parent could not be read.
     #[error("cannot read tree {id}: {why}")]
     Load {
@@ -124,7 +127,7 @@ impl CandidateError {
             Self::Look(e) => e.code(),
             Self::Filter(e) => e.code(),
             Self::State(e) => e.code(),
-            Self::Load { .. } => Code::CandidateFailed,
+            Self::Hash(_) | Self::Load { .. } => Code::CandidateFailed,
         }
     }
 }
@@ -268,7 +271,7 @@ fn plan(
         OnDisk::Special => refuse(Code::PathSpecialFile, "no file and no symbolic link"),
         OnDisk::Symlink { target } => {
             let escapes = link_escapes(root.top(), path, &target);
-            let blob = Object::new(Kind::Blob, target);
+            let blob = Object::new(hash_of(repo), Kind::Blob, target)?;
             if escapes && old != Some((Mode::Symlink, blob.id)) {
                 return refuse(Code::PathSymlinkEscapes, "a link that points out of the worktree");
             }
@@ -367,12 +370,14 @@ fn edit(
         .iter()
         .map(|c| tree::Change { path: c.path.as_bytes().to_vec(), to: c.new })
         .collect();
-    let edited = tree::edit(Some(root), &edits, &mut |id| {
+    let edited = tree::edit(root.hash(), Some(root), &edits, &mut |id| {
         (parent.load)(id).map_err(|e| CandidateError::Load { id: *id, why: e.to_string() })
     });
     edited.map_err(|error| match error {
         TreeEditError::Load(e) => e,
         TreeEditError::Malformed { id, source } => malformed(id, &source),
+        TreeEditError::Hash(e) => CandidateError::Hash(e),
+        TreeEditError::OtherHash { id, .. } => CandidateError::Load { id, why: error.to_string() },
         TreeEditError::Conflict { path } | TreeEditError::BadPath { path } => {
             CandidateError::Conflict { path: String::from_utf8_lossy(&path).into_owned() }
         }
@@ -404,7 +409,7 @@ impl Trees<'_> {
         if !self.seen.contains_key(&id) {
             let load = |why: LoadError| CandidateError::Load { id, why: why.to_string() };
             let data = (self.load)(&id).map_err(load)?;
-            let entries = tree::parse(&data).map_err(|e| malformed(id, &e))?;
+            let entries = tree::parse(id.hash(), &data).map_err(|e| malformed(id, &e))?;
             self.seen.insert(id, entries);
         }
         Ok(self.seen.get(&id).map_or(&[], Vec::as_slice))

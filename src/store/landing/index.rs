@@ -4,11 +4,14 @@
 //! inode = ours, whoever finds it. The prepared index lies beside the record until it is renamed.
 
 use super::{LandError, Step};
-use crate::store::{
-    candidate::Listed,
-    filters::info_line,
-    git::Git,
-    worktree_state::{StateError, Worktree, exists},
+use crate::{
+    domain::oid::HashKind,
+    store::{
+        candidate::Listed,
+        filters::info_line,
+        git::Git,
+        worktree_state::{StateError, Worktree, exists},
+    },
 };
 use std::{
     ffi::OsStr,
@@ -118,7 +121,12 @@ impl IndexLock {
 
     /// Writes the index to be: a copy of the present one with the listed entries as the candidate has
     /// them, without stat data, so that git looks at the files again. Durable when it returns.
-    pub(super) fn prepare(&self, git: &Git, listed: &[Listed]) -> Result<(), LandError> {
+    pub(super) fn prepare(
+        &self,
+        git: &Git,
+        of: HashKind,
+        listed: &[Listed],
+    ) -> Result<(), LandError> {
         let index = self.git_dir.join("index");
         remove(&self.prepared)?;
         remove(&self.prepared_lock())?;
@@ -129,7 +137,7 @@ impl IndexLock {
         let (gone, there): (Vec<&Listed>, Vec<&Listed>) =
             listed.iter().partition(|(_, entry)| entry.is_none());
         let lines = gone.into_iter().chain(there);
-        let lines: Vec<u8> = lines.flat_map(|(path, entry)| info_line(path, *entry)).collect();
+        let lines: Vec<u8> = lines.flat_map(|(path, entry)| info_line(of, path, *entry)).collect();
         let args = [
             "-c",
             "core.fsmonitor=false",

@@ -56,7 +56,7 @@ impl Scene {
         let who = identity(&repo.gix()).unwrap();
         let at = Timestamp::from_ms(1_700_000_100_000);
         let parent = repo.oid("HEAD");
-        let commit = commit_object(fixed.tree, parent, &who, at, b"governed\n");
+        let commit = commit_object(fixed.tree, parent, &who, at, b"governed\n").unwrap();
         repo.store(&fixed.objects);
         repo.store(std::slice::from_ref(&commit));
         let worktrees = vec![repo.worktree()];

@@ -45,6 +45,7 @@ impl Lab {
                 ("GIT_COMMITTER_NAME", "T"),
                 ("GIT_COMMITTER_EMAIL", "t@example.invalid"),
             ])
+            .envs(crate::store::testing::chosen())
             .env("HOME", self.home())
             .stdin(std::process::Stdio::null())
             .output()

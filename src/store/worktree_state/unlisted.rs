@@ -146,7 +146,9 @@ fn bytes_differ(
     } else {
         std::fs::read(path).map_err(bad)?
     };
-    Ok(hash(Kind::Blob, &bytes) != oid(&entry.id)?)
+    let indexed = oid(&entry.id)?;
+    let actual = hash(indexed.hash(), Kind::Blob, &bytes);
+    Ok(actual.map_err(|e| git_error("a file")(e.to_string()))? != indexed)
 }
 
 fn untracked(

@@ -208,7 +208,6 @@ const REPOSITORY: &[Row] = &[
         run(["status"]).at(e.path("empty"))
     }),
     row("reftable-unsupported", 6, |e| adopt_here(other_repo(e, &["--ref-format=reftable"]))),
-    row("sha256-unsupported", 6, |e| adopt_here(other_repo(e, &["--object-format=sha256"]))),
     row("bare-unsupported", 6, |e| adopt_here(cloned(e, &["--bare"]))),
     row("bare-unsupported", 6, |e| {
         let bare = cloned(e, &["--bare"]);
