@@ -6,6 +6,14 @@
 //! [`enforce`] verify · [`runtime`] performs effects · [`cli`] the front door.
 //! `tests/it/tidy.rs` holds the arrows; `ARCHITECTURE.md` says why.
 
+#![cfg_attr(
+    test,
+    expect(
+        clippy::disallowed_methods,
+        reason = "tests look at the world as it is; what ships is held to the list"
+    )
+)]
+
 #[cfg(not(target_os = "linux"))]
 compile_error!(
     "git-agentproto is built for Linux only: gates run under a child subreaper, pidfd and signalfd, and nothing else \

@@ -17,7 +17,7 @@ use crate::{
     },
     ledger::{AttachAsk, CommitAsk, GateAsk, Recording},
     runtime::perform::is_due,
-    sys::clock,
+    sys::{clock, files},
 };
 use std::{ffi::OsString, io::Read as _, path::PathBuf};
 
@@ -224,7 +224,7 @@ fn read_message(cx: &Cx, file: &PathBuf) -> Result<Vec<u8>, CliError> {
         let mut bytes = Vec::new();
         std::io::stdin().lock().read_to_end(&mut bytes).map(|_| bytes)
     } else {
-        std::fs::read(cx.env.cwd().join(file))
+        files::read(&cx.env.cwd().join(file)).map_err(|e| e.source)
     };
     read.map_err(|e| {
         let message = format!("-F {}: {e}", file.display());

@@ -4,7 +4,11 @@ use super::{
     error::CliError,
     text::{self, Paint, shown},
 };
-use crate::{code::Code, ledger::Ledger, sys::env::Env};
+use crate::{
+    code::Code,
+    ledger::Ledger,
+    sys::{env::Env, files},
+};
 use serde_json::Value;
 use std::{
     io::{self, BufRead as _, IsTerminal as _, Write as _},
@@ -123,10 +127,10 @@ pub(super) fn is_yes(typed: &str) -> bool {
 /// The environment seen from another directory, which has to be one.
 pub(super) fn moved_to(env: &Env, dir: &Path) -> Result<Env, CliError> {
     let target = env.cwd().join(dir);
-    let why = match std::fs::metadata(&target) {
-        Ok(found) if found.is_dir() => return Ok(env.at(target)),
-        Ok(_) => "it is no directory".to_owned(),
-        Err(e) => e.to_string(),
+    let why = match files::real(&target).and_then(|real| files::is_dir(&real)) {
+        Ok(true) => return Ok(env.at(target)),
+        Ok(false) => "it is no directory".to_owned(),
+        Err(e) => e.source.to_string(),
     };
     let message = format!("cannot change to '{}': {why}", dir.display());
     Err(CliError::new(Code::NotARepository, message).with_hint("name a directory after -C"))

@@ -276,7 +276,7 @@ fn shares_a_path(one: &Policy, other: &Policy) -> bool {
 /// Whether a living process performs something for the policy; `None` when that cannot be told.
 fn is_served(ledger: &Ledger, id: &PolicyId) -> Option<bool> {
     let dir = ledger.store().location().agent_dir().join("live");
-    if !dir.exists() {
+    if !files::is_there(&dir).ok()? {
         return Some(false);
     }
     let mut served = Some(false);

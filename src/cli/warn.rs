@@ -13,8 +13,9 @@ use crate::{
     },
     ledger::Ledger,
     store::Worktree,
+    sys::files,
 };
-use std::{ffi::OsStr, fs, io::ErrorKind, os::unix::ffi::OsStrExt as _};
+use std::{ffi::OsStr, os::unix::ffi::OsStrExt as _};
 
 /// Of another living session under the label of a new one.
 pub(super) fn of_session(cx: &Cx, ledger: &Ledger, id: &SessionId) {
@@ -78,6 +79,5 @@ fn missing(ledger: &Ledger, policy: &Policy) -> Result<Vec<String>, CliError> {
 
 fn is_absent(worktree: &Worktree, path: &RepoPath) -> bool {
     let file = worktree.top.join(OsStr::from_bytes(path.as_bytes()));
-    fs::symlink_metadata(file)
-        .is_err_and(|e| matches!(e.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory))
+    files::is_there(&file).is_ok_and(|there| !there)
 }

@@ -211,7 +211,10 @@ fn notes(ledger: &Ledger, own: &Chain, found: &mut Findings) {
 fn staged(ledger: &Ledger, found: &mut Findings) -> Vec<PathBuf> {
     let dir = ledger.store().location().agent_dir().join("tmp");
     match files::names(&dir) {
-        Ok(names) => names.into_iter().map(|n| dir.join(n)).filter(|p| p.is_file()).collect(),
+        Ok(names) => {
+            let paths = names.into_iter().map(|n| dir.join(n));
+            paths.filter(|p| files::is_file(p).unwrap_or(true)).collect()
+        }
         Err(e) => {
             found.problem(Code::Io, "temporary files", e.to_string());
             Vec::new()

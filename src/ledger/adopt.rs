@@ -16,7 +16,7 @@ use crate::{
         Worktree,
         worktree_state::{Head, head},
     },
-    sys::clock,
+    sys::{clock, files},
 };
 use std::path::{Path, PathBuf};
 
@@ -54,7 +54,7 @@ impl Ledger {
         let refused = |why: &str| {
             LedgerError::refused(Code::CwdNotInWorktree, &dir.display().to_string(), why)
         };
-        let real = dir.canonicalize().map_err(|e| refused(&e.to_string()))?;
+        let real = files::real(dir).map_err(|e| refused(&e.source.to_string()))?;
         let location = self.store.location();
         let Some(worktree) = location.worktree_of(&real)? else {
             if location.worktrees()?.is_empty() {

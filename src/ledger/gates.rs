@@ -92,7 +92,8 @@ impl GateRules {
     /// The caller's `PATH` decides nothing, but it can tell what the fixed one lacks.
     fn where_it_is(&self, name: &str) -> Option<String> {
         let dirs = std::env::split_paths(self.callers_path.as_deref()?);
-        let dir = dirs.into_iter().find(|dir| dir.is_absolute() && dir.join(name).is_file())?;
+        let there = |dir: &Path| files::is_file(&dir.join(name)).unwrap_or(false);
+        let dir = dirs.into_iter().find(|dir| dir.is_absolute() && there(dir))?;
         let (dir, file) = (dir.display(), self.settings_file.display());
         Some(format!("it is in {dir}: add that to {PATH_KEY} in {file}"))
     }
@@ -255,14 +256,14 @@ pub(super) fn anchor(top: &Path, typed: &OsStr) -> Result<String, LedgerError> {
     if typed.is_empty() {
         return Err(refused(Code::NoSuchCwd, "an empty name is no directory"));
     }
-    let real = top.join(typed).canonicalize();
-    let real = real.map_err(|e| refused(Code::NoSuchCwd, &e.to_string()))?;
+    let no_such = |e: FileError| refused(Code::NoSuchCwd, &e.source.to_string());
+    let real = files::real(&top.join(typed)).map_err(no_such)?;
     let escapes = || refused(Code::CwdEscapes, &format!("it is not inside {}", top.display()));
     let below = real.strip_prefix(top).map_err(|_| escapes())?;
     if below.iter().any(|name| name.as_bytes().eq_ignore_ascii_case(b".git")) {
         return Err(refused(Code::CwdEscapes, "git's own directory is no part of the worktree"));
     }
-    if !real.is_dir() {
+    if !files::is_dir(&real).map_err(no_such)? {
         return Err(refused(Code::NoSuchCwd, "it is not a directory"));
     }
     match below.to_str() {

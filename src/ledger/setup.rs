@@ -27,6 +27,7 @@ use crate::{
         settings::{KnownPath, RepoSettings, protected, read_optional, write_private},
         trusted::{Rules, Trust, TrustedError, default_ref, tip_of},
     },
+    sys::files,
 };
 use std::path::{Path, PathBuf};
 
@@ -363,7 +364,7 @@ impl Setup<'_> {
     /// Commands that the files at the top of the worktree suggest and no source allows yet.
     fn proposals(&mut self) -> Result<Vec<String>, LedgerError> {
         let top = self.worktree.top.clone();
-        let suggested = suggested(|name| top.join(name).is_file());
+        let suggested = suggested(|name| files::is_file(&top.join(name)).unwrap_or(false));
         let names = || suggested.iter().map(|name| (*name).to_owned());
         match self.ledger.gate_rules(&self.worktree, &self.trust) {
             Ok(rules) => {

@@ -14,7 +14,7 @@ use crate::{
     domain::time::Timestamp,
     limits,
     sys::{
-        clock,
+        clock, files,
         process::{self, Delivery, Liveness, ProcessId},
     },
 };
@@ -22,9 +22,9 @@ use rustix::process::Signal;
 use serde::{Deserialize, Serialize};
 use std::{
     collections::HashSet,
-    fs::{self, DirBuilder, File, TryLockError},
+    fs::{File, TryLockError},
     io,
-    os::unix::fs::{DirBuilderExt, FileExt, MetadataExt, OpenOptionsExt},
+    os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt},
     path::{Path, PathBuf},
     time::{Duration, Instant},
 };
@@ -148,6 +148,7 @@ impl LiveError {
 ///
 /// # Errors
 /// The file cannot be used, or what an earlier run left cannot be identified or killed.
+#[expect(clippy::disallowed_methods, reason = "a live file is record and lock in one")]
 pub fn acquire(agent_dir: &Path, effect: &str) -> Result<Acquired, LiveError> {
     let path = path_of(agent_dir, effect)?;
     let failed = |source| LiveError::File { path: path.clone(), source };
@@ -253,7 +254,7 @@ impl Drop for Live {
         // Removed while locked, and only our own: the folder may have been deleted and made anew. If it
         // fails the record names only processes that are gone.
         if matches!(is_at(&self.file, &self.path), Ok(true)) {
-            let _ = fs::remove_file(&self.path);
+            let _ = files::remove_optional(&self.path);
         }
     }
 }
@@ -262,6 +263,7 @@ impl Drop for Live {
 ///
 /// # Errors
 /// The file cannot be written.
+#[expect(clippy::disallowed_methods, reason = "a live file is written in place, by its owner")]
 pub(super) fn write(file: &File, record: &Record) -> io::Result<()> {
     let mut bytes = serde_json::to_vec(record)?;
     bytes.push(b'\n');
@@ -283,28 +285,26 @@ fn path_of(agent_dir: &Path, effect: &str) -> Result<PathBuf, LiveError> {
     Ok(agent_dir.join("live").join(effect))
 }
 
+#[expect(clippy::disallowed_methods, reason = "a live file is record and lock in one")]
 fn create(path: &Path) -> io::Result<File> {
     if let Some(dir) = path.parent() {
-        DirBuilder::new().recursive(true).mode(0o700).create(dir)?;
+        files::make_private_dirs(dir).map_err(|e| e.source)?;
     }
     File::options().read(true).write(true).create(true).truncate(false).mode(0o600).open(path)
 }
 
 fn is_at(file: &File, path: &Path) -> io::Result<bool> {
     let ours = file.metadata()?;
-    match fs::metadata(path) {
-        Ok(there) => Ok((there.dev(), there.ino()) == (ours.dev(), ours.ino())),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
-        Err(error) => Err(error),
-    }
+    let there = files::look_through(path).map_err(|e| e.source)?;
+    Ok(there.is_some_and(|there| (there.dev(), there.ino()) == (ours.dev(), ours.ino())))
 }
 
 /// The record; `None` when the owner died before it wrote one, that is before it started anything.
 fn load(path: &Path) -> Result<Option<Record>, LiveError> {
-    let bytes = match fs::read(path) {
-        Ok(bytes) => bytes,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-        Err(source) => return Err(LiveError::File { path: path.to_owned(), source }),
+    let bytes = match files::read_optional(path) {
+        Ok(Some(bytes)) => bytes,
+        Ok(None) => return Ok(None),
+        Err(e) => return Err(LiveError::File { path: path.to_owned(), source: e.source }),
     };
     // A power cut may leave zeros where the record was; nothing runs after one.
     if bytes.iter().all(|b| *b == 0) {

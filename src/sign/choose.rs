@@ -15,7 +15,7 @@ use crate::{
         settings::{SettingsError, expand_path, read_optional, user_scope},
         trusted::{Trust, TrustedError, load_rule_file},
     },
-    sys::{digest, env::Env},
+    sys::{digest, env::Env, files},
 };
 use std::path::{Path, PathBuf};
 
@@ -225,12 +225,12 @@ pub fn load_signing_key(
         return load_value(env, "user.signingKey", &value);
     }
     let own = own_key_file(env)?;
-    match own.try_exists() {
-        Ok(true) => load_file(&own, "the key made by init"),
-        Ok(false) if is_ssh || format.is_none() => Err(ChooseKeyError::None("")),
-        Ok(false) => Err(ChooseKeyError::None(" (gpg.format is not ssh: acks need an ssh key)")),
-        Err(source) => {
-            let source = KeyError::Unreadable { path: own, source };
+    match files::look_through(&own) {
+        Ok(Some(_)) => load_file(&own, "the key made by init"),
+        Ok(None) if is_ssh || format.is_none() => Err(ChooseKeyError::None("")),
+        Ok(None) => Err(ChooseKeyError::None(" (gpg.format is not ssh: acks need an ssh key)")),
+        Err(e) => {
+            let source = KeyError::Unreadable { path: own, source: e.source };
             Err(ChooseKeyError::Key { from: "the key made by init", source })
         }
     }

@@ -5,12 +5,13 @@
 //! private one selects the private file beside it and must match it. An existing file is never
 //! overwritten.
 
-use crate::code::Code;
+use crate::{
+    code::Code,
+    sys::files::{self, Durable},
+};
 use ssh_key::{Algorithm, EcdsaCurve, HashAlg, LineEnding, PrivateKey, PublicKey};
 use std::{
-    fs::OpenOptions,
-    io::{self, Write},
-    os::unix::fs::{DirBuilderExt, OpenOptionsExt},
+    io,
     path::{Path, PathBuf},
 };
 
@@ -177,8 +178,10 @@ pub fn is_literal(value: &str) -> bool {
 }
 
 fn read(path: &Path) -> Result<String, KeyError> {
-    std::fs::read_to_string(path)
-        .map_err(|source| KeyError::Unreadable { path: path.to_owned(), source })
+    let text = files::read(path).map_err(|e| e.source).and_then(|bytes| {
+        String::from_utf8(bytes).map_err(|e| io::Error::new(io::ErrorKind::InvalidData, e))
+    });
+    text.map_err(|source| KeyError::Unreadable { path: path.to_owned(), source })
 }
 
 fn load_beside(path: &Path, public: &PublicKey) -> Result<SigningKey, KeyError> {
@@ -189,10 +192,10 @@ fn load_beside(path: &Path, public: &PublicKey) -> Result<SigningKey, KeyError> 
         return Err(alone);
     }
     let beside = path.with_extension("");
-    match beside.try_exists() {
-        Ok(true) => {}
-        Ok(false) => return Err(alone),
-        Err(source) => return Err(KeyError::Unreadable { path: beside, source }),
+    match files::look_through(&beside) {
+        Ok(Some(_)) => {}
+        Ok(None) => return Err(alone),
+        Err(e) => return Err(KeyError::Unreadable { path: beside, source: e.source }),
     }
     let private = parse(&beside, &read(&beside)?)?;
     if private.public().key_data() == public.key_data() {
@@ -238,17 +241,14 @@ pub fn make(path: &Path, comment: &str) -> Result<SigningKey, KeyError> {
     let public = private.public_key().to_openssh().map_err(KeyError::Encode)?;
     let public_path = public_path(path);
     if let Some(dir) = path.parent() {
-        std::fs::DirBuilder::new()
-            .recursive(true)
-            .mode(0o700)
-            .create(dir)
-            .map_err(|source| KeyError::Create { path: path.to_owned(), source })?;
+        files::make_private_dirs(dir)
+            .map_err(|e| KeyError::Create { path: path.to_owned(), source: e.source })?;
     }
     // The public half first: a private key that exists is always a complete pair.
     create(&public_path, 0o644, format!("{public}\n").as_bytes())?;
     create(path, 0o600, secret.as_bytes()).inspect_err(|_| {
         // The pair was not made, so its half goes too; what remains is said by the error.
-        let _ = std::fs::remove_file(&public_path);
+        let _ = files::remove_optional(&public_path);
     })?;
     Ok(SigningKey { private, path: path.to_owned() })
 }
@@ -260,11 +260,6 @@ fn public_path(path: &Path) -> PathBuf {
 }
 
 fn create(path: &Path, mode: u32, bytes: &[u8]) -> Result<(), KeyError> {
-    OpenOptions::new()
-        .write(true)
-        .create_new(true)
-        .mode(mode)
-        .open(path)
-        .and_then(|mut file| file.write_all(bytes).and_then(|()| file.sync_all()))
-        .map_err(|source| KeyError::Create { path: path.to_owned(), source })
+    files::write_new(path, bytes, mode, Durable::Yes)
+        .map_err(|e| KeyError::Create { path: path.to_owned(), source: e.source })
 }

@@ -4,25 +4,20 @@
 //! links, so a directory swapped for a link between check and use is refused instead of followed
 //! (chosen over `openat2`, which only newer Linux has). A nested repository is not entered.
 
-use crate::{code::Code, domain::path::RepoPath, limits};
+use crate::{code::Code, domain::path::RepoPath, limits, sys::files::Held};
 use rustix::{
-    fs::{AtFlags, FileType, Mode, OFlags, Stat, openat, readlinkat, statat},
+    fs::{FileType, Mode, Stat},
     io::Errno,
 };
 use std::{
-    fs::File,
-    io::Read,
-    os::{
-        fd::{AsFd, BorrowedFd, OwnedFd},
-        unix::ffi::OsStrExt,
-    },
+    os::unix::ffi::OsStrExt,
     path::{Path, PathBuf},
 };
 
 /// The top of a worktree, held open.
 #[derive(Debug)]
 pub struct Root {
-    fd: OwnedFd,
+    dir: Held,
     top: PathBuf,
 }
 
@@ -118,20 +113,13 @@ impl LookError {
     }
 }
 
-const DIRECTORY: OFlags =
-    OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
-const FILE: OFlags =
-    OFlags::RDONLY.union(OFlags::NONBLOCK).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
-
 impl Root {
     /// Opens the top directory of a worktree.
     ///
     /// # Errors
     /// The operating system refuses.
     pub fn open(top: &Path) -> std::io::Result<Self> {
-        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        let fd = rustix::fs::open(top, flags, Mode::empty())?;
-        Ok(Self { fd, top: top.to_owned() })
+        Ok(Self { dir: Held::open(top)?, top: top.to_owned() })
     }
 
     /// Where it was opened.
@@ -146,34 +134,8 @@ impl Root {
     /// See [`LookError`].
     pub fn look(&self, path: &RepoPath) -> Result<OnDisk, LookError> {
         let Some((dir, name)) = self.parent(path)? else { return Ok(OnDisk::Absent) };
-        self.look_in(dir.as_ref().unwrap_or(&self.fd).as_fd(), name)
+        look_in(dir.as_ref().unwrap_or(&self.dir), name)
             .map_err(|e| LookError::Io { path: path.clone(), source: e.into() })
-    }
-
-    fn look_in(&self, dir: BorrowedFd<'_>, name: &[u8]) -> Result<OnDisk, Errno> {
-        let stat = match statat(dir, name, AtFlags::SYMLINK_NOFOLLOW) {
-            Ok(stat) => stat,
-            Err(Errno::NOENT) => return Ok(OnDisk::Absent),
-            Err(e) => return Err(e),
-        };
-        Ok(match FileType::from_raw_mode(stat.st_mode) {
-            FileType::RegularFile => OnDisk::File {
-                executable: Mode::from_raw_mode(stat.st_mode).contains(Mode::XUSR),
-                stamp: stamp(&stat),
-            },
-            FileType::Symlink => {
-                OnDisk::Symlink { target: readlinkat(dir, name, Vec::new())?.into_bytes() }
-            }
-            FileType::Directory => {
-                let inside = openat(dir, name, DIRECTORY, Mode::empty())?;
-                OnDisk::Directory { repository: is_repository(inside.as_fd())? }
-            }
-            FileType::Fifo
-            | FileType::Socket
-            | FileType::CharacterDevice
-            | FileType::BlockDevice
-            | FileType::Unknown => OnDisk::Special,
-        })
     }
 
     /// Reads a regular file of at most [`limits::CANDIDATE_FILE_BYTES`], however fast it grows.
@@ -184,16 +146,14 @@ impl Root {
         let io = |source| LookError::Io { path: path.clone(), source };
         let gone = || io(std::io::ErrorKind::NotFound.into());
         let (dir, name) = self.parent(path)?.ok_or_else(gone)?;
-        let at = dir.as_ref().unwrap_or(&self.fd);
-        let fd = openat(at, name, FILE, Mode::empty()).map_err(|e| io(e.into()))?;
-        let file = File::from(fd);
-        let found = file.metadata().map_err(io)?;
+        let at = dir.as_ref().unwrap_or(&self.dir);
+        let mut file = at.file(name).map_err(|e| io(e.into()))?;
+        let found = file.look().map_err(io)?;
         if !found.is_file() {
             return Err(io(std::io::ErrorKind::InvalidData.into()));
         }
         require_size(path, found.len())?;
-        let mut bytes = Vec::new();
-        file.take(limits::CANDIDATE_FILE_BYTES + 1).read_to_end(&mut bytes).map_err(io)?;
+        let bytes = file.read_up_to(limits::CANDIDATE_FILE_BYTES + 1).map_err(io)?;
         require_size(path, u64::try_from(bytes.len()).unwrap_or(u64::MAX))?;
         Ok(bytes)
     }
@@ -204,24 +164,24 @@ impl Root {
     fn parent<'p>(
         &self,
         path: &'p RepoPath,
-    ) -> Result<Option<(Option<OwnedFd>, &'p [u8])>, LookError> {
+    ) -> Result<Option<(Option<Held>, &'p [u8])>, LookError> {
         let names: Vec<&[u8]> = path.names().collect();
         let Some((last, dirs)) = names.split_last() else { return Ok(None) };
-        let mut dir: Option<OwnedFd> = None;
+        let mut dir: Option<Held> = None;
         for (depth, name) in dirs.iter().enumerate() {
             let io = |e: Errno| LookError::Io { path: path.clone(), source: e.into() };
             let at = || String::from_utf8_lossy(&dirs[..=depth].join(&b'/')).into_owned();
-            let above = dir.as_ref().unwrap_or(&self.fd);
-            match openat(above, *name, DIRECTORY, Mode::empty()) {
+            let above = dir.as_ref().unwrap_or(&self.dir);
+            match above.dir(name) {
                 Ok(inside) => {
-                    if is_repository(inside.as_fd()).map_err(io)? {
+                    if is_repository(&inside).map_err(io)? {
                         return Err(LookError::InRepository { path: path.clone(), at: at() });
                     }
                     dir = Some(inside);
                 }
                 Err(Errno::NOENT) => return Ok(None),
                 Err(Errno::NOTDIR | Errno::LOOP) => {
-                    return match statat(above, *name, AtFlags::SYMLINK_NOFOLLOW) {
+                    return match above.stat(name) {
                         Ok(s) if FileType::from_raw_mode(s.st_mode) == FileType::Symlink => {
                             Err(LookError::ThroughSymlink { path: path.clone(), at: at() })
                         }
@@ -234,6 +194,27 @@ impl Root {
         }
         Ok(Some((dir, last)))
     }
+}
+
+fn look_in(dir: &Held, name: &[u8]) -> Result<OnDisk, Errno> {
+    let stat = match dir.stat(name) {
+        Ok(stat) => stat,
+        Err(Errno::NOENT) => return Ok(OnDisk::Absent),
+        Err(e) => return Err(e),
+    };
+    Ok(match FileType::from_raw_mode(stat.st_mode) {
+        FileType::RegularFile => OnDisk::File {
+            executable: Mode::from_raw_mode(stat.st_mode).contains(Mode::XUSR),
+            stamp: stamp(&stat),
+        },
+        FileType::Symlink => OnDisk::Symlink { target: dir.link(name)? },
+        FileType::Directory => OnDisk::Directory { repository: is_repository(&dir.dir(name)?)? },
+        FileType::Fifo
+        | FileType::Socket
+        | FileType::CharacterDevice
+        | FileType::BlockDevice
+        | FileType::Unknown => OnDisk::Special,
+    })
 }
 
 /// Refuses a file that is too large to be read whole.
@@ -249,8 +230,8 @@ pub fn require_size(path: &RepoPath, size_bytes: u64) -> Result<(), LookError> {
 }
 
 /// A `.git` file counts whatever is in it; a `.git` directory when it has a `HEAD`.
-fn is_repository(dir: BorrowedFd<'_>) -> Result<bool, Errno> {
-    let there = |name: &str| match statat(dir, name, AtFlags::SYMLINK_NOFOLLOW) {
+fn is_repository(dir: &Held) -> Result<bool, Errno> {
+    let there = |name: &str| match dir.stat(name.as_bytes()) {
         Ok(stat) => Ok(Some(FileType::from_raw_mode(stat.st_mode))),
         Err(Errno::NOENT | Errno::NOTDIR) => Ok(None),
         Err(e) => Err(e),

@@ -121,8 +121,8 @@ fn check_owner(location: &Location, env: &Env) -> Result<Owner, OpenError> {
 }
 
 fn owned(dir: &Path, env: &Env) -> Result<bool, OpenError> {
-    let owner =
-        std::fs::symlink_metadata(dir).map_err(|e| files::FileError::new("look at", dir, e))?.uid();
+    let missing = || files::FileError::new("look at", dir, std::io::ErrorKind::NotFound.into());
+    let owner = files::look(dir)?.ok_or_else(missing)?.uid();
     let me = rustix::process::geteuid().as_raw();
     // As git: root by way of sudo may work on what belongs to the person behind it.
     let behind_sudo = (me == 0).then(|| env.text("SUDO_UID")?.parse::<u32>().ok()).flatten();
@@ -148,7 +148,7 @@ fn declared_safe(dir: &Path, env: &Env) -> Result<bool, OpenError> {
 fn names_dir(value: &str, dir: &Path) -> bool {
     match value.strip_suffix("/*") {
         Some(above) => Path::new(above).is_absolute() && dir.starts_with(above),
-        None => std::fs::canonicalize(value).is_ok_and(|named| named == dir),
+        None => files::real(Path::new(value)).is_ok_and(|named| named == dir),
     }
 }
 

@@ -20,6 +20,7 @@ use crate::{
         oid::{HashKind, Oid},
         path::RepoPath,
     },
+    sys::files::{self, FileError},
 };
 use gix::bstr::ByteSlice;
 use std::{
@@ -177,20 +178,18 @@ struct Scratch<'a> {
 impl Drop for Scratch<'_> {
     fn drop(&mut self) {
         // Left behind it is only garbage: the next run with this name clears it.
-        let _ = std::fs::remove_dir_all(self.with.scratch);
+        let _ = files::remove_tree(self.with.scratch);
     }
 }
 
 impl<'a> Scratch<'a> {
     fn make(with: Filters<'a>) -> Result<Self, FilterError> {
-        let io = |source| StateError::Io { path: with.scratch.to_owned(), source };
-        if exists(with.scratch)? {
-            std::fs::remove_dir_all(with.scratch).map_err(io)?;
-        }
+        let io = |e: FileError| StateError::Io { path: e.path, source: e.source };
+        files::remove_tree(with.scratch).map_err(io)?;
         let (index, objects) = (with.scratch.join("index"), with.scratch.join("objects"));
-        std::fs::create_dir_all(&objects).map_err(io)?;
+        files::make_dirs(&objects).map_err(io)?;
         let real = with.repo.common_dir().join("objects");
-        let real = std::fs::canonicalize(real).map_err(io)?;
+        let real = files::real(&real).map_err(io)?;
         Ok(Self { with, index, objects, real })
     }
 

@@ -11,11 +11,13 @@ use crate::{
     limits::GIT_CALL_MS,
     sys::{
         env::Env,
+        files,
         spawn::{self, Call, Dialogue, Done, SpawnError},
     },
 };
 use std::{
     ffi::{OsStr, OsString},
+    fs::Metadata,
     os::unix::{ffi::OsStrExt, fs::PermissionsExt, process::ExitStatusExt},
     path::{Path, PathBuf},
 };
@@ -219,7 +221,7 @@ impl Git {
     ) -> Call {
         // A linked worktree whose directory is gone still has an index.
         let Worktree { top, git_dir, .. } = &self.worktree;
-        let cwd = if top.is_dir() { top } else { git_dir };
+        let cwd = if files::is_dir(top).unwrap_or(false) { top } else { git_dir };
         Call {
             program: self.program.clone(),
             args: args.iter().map(|a| a.as_ref().to_owned()).collect(),
@@ -292,9 +294,9 @@ fn find_program(env: &Env, worktree: &Worktree) -> Option<PathBuf> {
     let inside = |p: &Path| p.starts_with(&worktree.top) || p.starts_with(&worktree.git_dir);
     dirs.map(|d| d.join("git")).find(|program| {
         // The real place counts, too: a link outside may lead back in.
-        std::fs::canonicalize(program).is_ok_and(|real| !inside(&real) && !inside(program))
-            && std::fs::metadata(program)
-                .is_ok_and(|m| m.is_file() && m.permissions().mode() & 0o111 != 0)
+        let runs = |m: Metadata| m.is_file() && m.permissions().mode() & 0o111 != 0;
+        files::real(program).is_ok_and(|real| !inside(&real) && !inside(program))
+            && files::look_through(program).is_ok_and(|found| found.is_some_and(runs))
     })
 }
 

@@ -19,10 +19,14 @@ use super::{
         operation_in_progress, read_optional,
     },
 };
-use crate::{code::Code, domain::oid::Oid, limits::INDEX_LOCK_WAIT_MS};
+use crate::{
+    code::Code,
+    domain::oid::Oid,
+    limits::INDEX_LOCK_WAIT_MS,
+    sys::files::{self, FileError},
+};
 use index::IndexLock;
 use std::{
-    fs::File,
     path::{Path, PathBuf},
     time::{Duration, Instant},
 };
@@ -93,15 +97,8 @@ pub enum LandError {
     #[error(transparent)]
     State(#[from] StateError),
     /// The operating system refused.
-    #[error("cannot {what} {}: {source}", path.display())]
-    Io {
-        /// What was tried.
-        what: &'static str,
-        /// On what.
-        path: PathBuf,
-        /// Why not.
-        source: std::io::Error,
-    },
+    #[error(transparent)]
+    File(#[from] FileError),
 }
 
 impl LandError {
@@ -111,7 +108,7 @@ impl LandError {
         match self {
             Self::Git(e) => e.code(),
             Self::State(e) => e.code(),
-            Self::Io { .. } => Code::Io,
+            Self::File(_) => Code::Io,
         }
     }
 }
@@ -338,11 +335,10 @@ impl Landing<'_> {
         let common = self.ctx.repo.common_dir();
         let places = Path::new(self.ctx.branch).ancestors().map(|below| common.join(below));
         for path in places.chain([common.join("packed-refs")]) {
-            match File::open(&path).and_then(|f| f.sync_all()) {
-                Ok(()) => {}
+            match files::sync_file(&path) {
                 // A ref is loose or packed.
-                Err(e) if e.kind() == std::io::ErrorKind::NotFound => {}
-                Err(source) => return Err(LandError::Io { what: "sync", path, source }),
+                Err(e) if e.is_missing() => {}
+                done => done?,
             }
         }
         Ok(())

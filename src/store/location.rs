@@ -172,7 +172,9 @@ impl Location {
             None => self.top_of(&self.common_dir, above.map(Path::to_owned))?,
         };
         let mut list = Vec::new();
-        if let Some(top) = main.filter(|t| t.is_dir()) {
+        if let Some(top) = main
+            && files::is_dir(&top)?
+        {
             list.push(self.worktree_at(self.common_dir.clone(), real(&top)?)?);
         }
         let admin = self.common_dir.join("worktrees");
@@ -241,7 +243,7 @@ fn refuse_variable(env: &Env, name: &'static str, code: Code) -> Result<(), Open
 }
 
 fn real(path: &Path) -> Result<PathBuf, OpenError> {
-    std::fs::canonicalize(path).map_err(|e| FileError::new("resolve", path, e).into())
+    Ok(files::real(path)?)
 }
 
 /// Walks up as git does: `.git` first, then the directory itself, never above a ceiling or a mount point.
@@ -253,7 +255,7 @@ fn search(cwd: &Path, env: &Env) -> Result<Option<Found>, OpenError> {
     let across = env
         .text("GIT_DISCOVERY_ACROSS_FILESYSTEM")
         .is_some_and(|v| matches!(v, "1" | "true" | "yes" | "on"));
-    let device = |dir: &Path| std::fs::metadata(dir).map(|m| m.dev()).ok();
+    let device = |dir: &Path| files::look_through(dir).ok().flatten().map(|m| m.dev());
     let home = device(cwd);
     for dir in cwd.ancestors() {
         let passed = dir != cwd && ceilings.iter().any(|c| c == dir);
@@ -272,8 +274,8 @@ fn search(cwd: &Path, env: &Env) -> Result<Option<Found>, OpenError> {
 
 /// The directory itself, or the one a `gitdir:` file points to.
 fn through_gitfile(path: &Path) -> Result<Option<PathBuf>, OpenError> {
-    if !path.is_file() {
-        return Ok(path.is_dir().then(|| path.to_owned()));
+    if !files::is_file(path)? {
+        return Ok(files::is_dir(path)?.then(|| path.to_owned()));
     }
     let data = files::read_optional(path)?.unwrap_or_default();
     let target = data.strip_prefix(b"gitdir: ").map(first_line).ok_or_else(|| {
@@ -288,8 +290,9 @@ fn first_line(data: &[u8]) -> PathBuf {
 }
 
 fn is_git_dir(dir: &Path) -> bool {
-    let head = std::fs::symlink_metadata(dir.join("HEAD")).is_ok();
-    head && common_of(dir).is_ok_and(|c| c.join("objects").is_dir() && c.join("refs").is_dir())
+    let is_dir = |path: &Path| files::is_dir(path).unwrap_or(false);
+    let head = files::is_there(&dir.join("HEAD")).unwrap_or(false);
+    head && common_of(dir).is_ok_and(|c| is_dir(&c.join("objects")) && is_dir(&c.join("refs")))
 }
 
 fn common_of(git_dir: &Path) -> Result<PathBuf, OpenError> {
@@ -303,7 +306,8 @@ fn common_of(git_dir: &Path) -> Result<PathBuf, OpenError> {
 fn linked_top(git_dir: &Path) -> Result<Option<PathBuf>, OpenError> {
     let Some(data) = files::read_optional(&git_dir.join("gitdir"))? else { return Ok(None) };
     let dot_git = git_dir.join(first_line(&data));
-    Ok(dot_git.parent().filter(|_| dot_git.exists()).map(Path::to_owned))
+    let there = files::look_through(&dot_git)?.is_some();
+    Ok(dot_git.parent().filter(|_| there).map(Path::to_owned))
 }
 
 #[cfg(test)]

@@ -90,7 +90,8 @@ impl LooseStore {
 
     /// True when a file with some content is there; what it holds is not looked at.
     pub(super) fn is_there(&self, id: &Oid) -> bool {
-        std::fs::symlink_metadata(self.path(id)).is_ok_and(|file| file.len() > 0)
+        let found = files::look(&self.path(id));
+        found.is_ok_and(|file| file.is_some_and(|f| f.len() > 0))
     }
 
     /// Reads what is there and hashes it.

@@ -10,7 +10,7 @@ use super::{
     location::{Location, OpenError},
     object::{Kind, Object},
 };
-use crate::domain::oid::Oid;
+use crate::{domain::oid::Oid, sys::files};
 use std::{
     os::unix::fs::MetadataExt,
     panic::{AssertUnwindSafe, catch_unwind},
@@ -92,7 +92,8 @@ impl Odb {
     }
 
     fn stamp(&self) -> PackStamp {
-        std::fs::metadata(&self.packs).ok().map(|m| (m.mtime(), m.mtime_nsec()))
+        let found = files::look_through(&self.packs).ok().flatten();
+        found.map(|m| (m.mtime(), m.mtime_nsec()))
     }
 
     /// The object, none when the database does not have it.

@@ -82,6 +82,10 @@ impl Packs {
         Ok(files::sync_dir(&self.dir)?)
     }
 
+    fn is_there(&self, name: &str) -> Result<bool, StoreError> {
+        Ok(files::is_there(&self.file(name, "pack"))? || files::is_there(&self.file(name, "idx"))?)
+    }
+
     fn is_whole(&self, name: &str) -> Result<bool, StoreError> {
         let pack = files::read_optional(&self.file(name, "pack"))?;
         let idx = files::read_optional(&self.file(name, "idx"))?;
@@ -114,7 +118,7 @@ impl Packs {
     pub(super) fn own_ids(&self) -> Result<HashSet<Oid>, StoreError> {
         let mut all = HashSet::new();
         for name in self.list(PACK_LIST)? {
-            if self.file(&name, "pack").exists() {
+            if files::is_there(&self.file(&name, "pack"))? {
                 all.extend(self.ids(&name)?.into_iter().flatten());
             }
         }
@@ -126,7 +130,7 @@ impl Packs {
         let mut removed = 0;
         for name in files::names(&self.tmp)? {
             let path = self.tmp.join(&name);
-            if name.to_string_lossy().starts_with(TMP_PREFIX) && path.is_file() {
+            if name.to_string_lossy().starts_with(TMP_PREFIX) && files::is_file(&path)? {
                 removed += u64::from(files::remove_optional(&path)?);
             }
         }
@@ -138,7 +142,7 @@ impl Packs {
         let mut removed = 0;
         for name in self.list(PACK_LIST)?.into_iter().chain(self.list(KEPT_LIST)?) {
             let (pack, idx) = (self.file(&name, "pack"), self.file(&name, "idx"));
-            if !idx.exists() && files::remove_optional(&pack)? {
+            if !files::is_there(&idx)? && files::remove_optional(&pack)? {
                 removed += 1;
             }
         }
@@ -158,14 +162,19 @@ impl Packs {
     }
 
     fn list_add(&self, list: &str, name: &str) -> Result<(), StoreError> {
-        let mut names = self.list(list)?;
+        let names = self.list(list)?;
         if names.iter().any(|n| n == name) {
             return Ok(());
         }
         // Forgets packs that a foreign repack took away, so the list does not grow for ever.
-        names.retain(|n| ["pack", "idx"].iter().any(|ext| self.file(n, ext).exists()));
-        names.push(name.to_owned());
-        self.list_set(list, &names)
+        let mut left = Vec::new();
+        for name in names {
+            if self.is_there(&name)? {
+                left.push(name);
+            }
+        }
+        left.push(name.to_owned());
+        self.list_set(list, &left)
     }
 }
 

@@ -13,16 +13,13 @@ use super::{
 use crate::{
     code::Code,
     domain::path::{BadPath, RepoPath},
+    sys::files,
 };
 use gix::{
     bstr::{BStr, ByteSlice},
     index::entry::{Flags, Mode},
 };
-use std::{
-    ffi::OsStr,
-    os::unix::ffi::OsStrExt,
-    path::{Path, PathBuf},
-};
+use std::{ffi::OsStr, os::unix::ffi::OsStrExt, path::Path};
 
 /// A path that cannot be committed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -61,7 +58,7 @@ pub fn from_typed(typed: &OsStr, cwd: &Path, top: &Path) -> Result<RepoPath, Pat
             if below.is_empty() { Err(BadPath::Directory) } else { RepoPath::resolve(b"", &below) }
         })
     } else {
-        match std::fs::canonicalize(cwd) {
+        match files::real(cwd) {
             Ok(cwd) => match cwd.strip_prefix(top) {
                 Ok(prefix) => RepoPath::resolve(prefix.as_os_str().as_bytes(), bytes),
                 Err(_) => Err(BadPath::Outside),
@@ -84,9 +81,7 @@ fn relative_to_top(typed: &[u8], top: &Path) -> Option<Vec<u8>> {
     }
     let mut ancestors: Vec<&Path> = text.ancestors().collect();
     ancestors.reverse();
-    let reached = ancestors
-        .into_iter()
-        .find(|a| std::fs::canonicalize(a).is_ok_and(|real: PathBuf| real == top))?;
+    let reached = ancestors.into_iter().find(|a| files::real(a).is_ok_and(|real| real == top))?;
     let below = text.strip_prefix(reached).ok()?;
     Some(keep_slash(typed, below.as_os_str().as_bytes()))
 }

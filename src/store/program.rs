@@ -4,9 +4,10 @@
 //! inside a worktree and git's own program directory; the caller's PATH plays no part. Names with a slash
 //! are files of the gate's worktree and never lead out of it.
 
-use crate::code::Code;
+use crate::{code::Code, sys::files};
 use std::{
     ffi::OsStr,
+    fs::Metadata,
     io,
     os::unix::{ffi::OsStrExt, fs::PermissionsExt},
     path::{Path, PathBuf},
@@ -77,11 +78,11 @@ impl FixedPath {
         // A directory that cannot be resolved cannot be excluded by what it leads to, so by its name too.
         let excluded: Vec<PathBuf> = excluded
             .iter()
-            .flat_map(|dir| [Some(dir.clone()), dir.canonicalize().ok()])
+            .flat_map(|dir| [Some(dir.clone()), files::real(dir).ok()])
             .flatten()
             .collect();
         let outside = |dir: &Path| {
-            let real = dir.canonicalize();
+            let real = files::real(dir);
             let clear = |d: &Path| !excluded.iter().any(|e| d.starts_with(e));
             real.is_ok_and(|real| clear(&real)) && clear(dir)
         };
@@ -133,7 +134,8 @@ pub(super) fn inside(worktree: &Path, name: &str) -> Result<PathBuf, ProgramErro
 }
 
 fn canonical(path: &Path) -> Result<PathBuf, ProgramError> {
-    path.canonicalize().map_err(|source| ProgramError::Unreadable { path: path.to_owned(), source })
+    files::real(path)
+        .map_err(|e| ProgramError::Unreadable { path: path.to_owned(), source: e.source })
 }
 
 /// An existing executable file.
@@ -152,7 +154,8 @@ pub(super) fn require_program(path: &Path) -> Result<PathBuf, ProgramError> {
 fn is_program(path: &Path) -> bool {
     const ANY_EXECUTE: u32 = 0o111;
     // A file that cannot be looked at is not found here; the lookup goes on as a shell's does.
-    path.metadata().is_ok_and(|m| m.is_file() && m.permissions().mode() & ANY_EXECUTE != 0)
+    let runs = |m: Metadata| m.is_file() && m.permissions().mode() & ANY_EXECUTE != 0;
+    files::look_through(path).is_ok_and(|found| found.is_some_and(runs))
 }
 
 #[cfg(test)]

@@ -79,7 +79,7 @@ impl Store {
     }
 
     pub(super) fn recover_if_free(&self) -> Result<(), StoreError> {
-        if !self.wal_path().exists() {
+        if !files::is_there(&self.wal_path())? {
             return Ok(());
         }
         let done = self.try_recover();

@@ -12,11 +12,10 @@ use super::{
 };
 use crate::{
     domain::oid::{HashKind, Oid},
-    sys::files::{self, Durable, FileError, FileId},
+    sys::files::{self, Durable, FileId},
 };
 use std::{
     collections::BTreeMap,
-    io::ErrorKind,
     os::unix::ffi::OsStrExt,
     path::{Path, PathBuf},
     time::{Duration, Instant},
@@ -79,7 +78,7 @@ impl Refs {
     fn loose(&self, name: &str) -> Result<Option<Stored>, StoreError> {
         let name_in = name.strip_prefix("main-worktree/").unwrap_or(name);
         let path = self.common.join(name_in);
-        if path.is_dir() {
+        if files::is_dir(&path)? {
             return Ok(None);
         }
         let Some(data) = files::read_optional(&path)? else { return Ok(None) };
@@ -121,7 +120,7 @@ impl Refs {
         for name in files::names(&self.common.join(below))? {
             let Some(name) = name.to_str().filter(|n| !n.ends_with(".lock")) else { continue };
             let full = format!("{below}/{name}");
-            if self.common.join(&full).is_dir() {
+            if files::is_dir(&self.common.join(&full))? {
                 self.loose_names(&full, into)?;
             } else {
                 into.push(full);
@@ -139,12 +138,10 @@ impl Refs {
         let staged = self.common.join(AGENT_DIR).join(fresh_name(REF_TMP_PREFIX));
         files::write_new(&staged, EMPTY_PACKED_REFS, 0o644, Durable::Yes)?;
         // A link never replaces what git may write there at the same time.
-        let linked = std::fs::hard_link(&staged, &path);
+        let linked = files::link(&staged, &path);
         files::remove_optional(&staged)?;
         match linked {
-            Err(e) if e.kind() != ErrorKind::AlreadyExists => {
-                Err(FileError::new("make", &path, e).into())
-            }
+            Err(e) if !e.is_taken() => Err(e.into()),
             Ok(()) | Err(_) => Ok(()),
         }
     }
@@ -186,15 +183,15 @@ impl Refs {
         let end = Instant::now() + Duration::from_millis(wait_ms);
         let mut pause = Duration::from_millis(1);
         loop {
-            let error = match std::fs::hard_link(staged, lock) {
+            let error = match files::link(staged, lock) {
                 Ok(()) => return Ok(()),
                 Err(e) => e,
             };
-            if error.kind() == ErrorKind::NotFound {
+            if error.is_missing() {
                 // pack-refs removes directories it emptied.
                 files::make_dirs(lock.parent().unwrap_or(&self.common))?;
-            } else if error.kind() != ErrorKind::AlreadyExists {
-                return Err(FileError::new("lock", lock, error).into());
+            } else if !error.is_taken() {
+                return Err(error.into());
             } else if Instant::now() < end {
                 std::thread::sleep(pause);
                 pause = (pause * 2).min(Duration::from_millis(50));
@@ -240,7 +237,7 @@ fn locks_below(dir: &Path, into: &mut Vec<PathBuf>) -> Result<(), StoreError> {
         let path = dir.join(&name);
         if name.as_bytes().ends_with(b".lock") {
             into.push(path);
-        } else if path.is_dir() {
+        } else if files::is_dir(&path)? {
             locks_below(&path, into)?;
         }
     }

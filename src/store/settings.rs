@@ -218,7 +218,7 @@ impl KnownPath {
 }
 
 fn known_path_file(env: &Env, common_dir: &Path) -> Result<PathBuf, SettingsError> {
-    let real = common_dir.canonicalize().map_err(|e| FileError::new("resolve", common_dir, e))?;
+    let real = files::real(common_dir)?;
     Ok(config_dir(env)?.join("paths").join(sha256(real.as_os_str().as_bytes())))
 }
 

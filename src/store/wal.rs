@@ -12,13 +12,11 @@ use super::{
 use crate::{
     domain::oid::{HashKind, Oid},
     limits,
-    sys::files::{self, FileError, FileId},
+    sys::files::{self, Log},
 };
 use std::{
     collections::{BTreeMap, VecDeque},
-    fs::{File, OpenOptions},
-    os::unix::fs::{FileExt, OpenOptionsExt},
-    path::{Path, PathBuf},
+    path::Path,
 };
 
 /// Where frames begin: after two slots.
@@ -28,8 +26,7 @@ const ALIGN: usize = 8;
 
 /// An open log and how far it was read.
 pub(super) struct Wal {
-    file: File,
-    path: PathBuf,
+    file: Log,
     head: Head,
     end: u64,
     frames: u64,
@@ -52,43 +49,25 @@ impl Wal {
     /// Makes a log that starts from these refs. It appears as a whole or not at all.
     pub(super) fn create(path: &Path, staged: &Path, head: &Head) -> Result<(), StoreError> {
         files::remove_optional(staged)?;
-        let fail = |e| FileError::new("write", staged, e);
-        let file = OpenOptions::new()
-            .write(true)
-            .create_new(true)
-            .mode(0o600)
-            .open(staged)
-            .map_err(fail)?;
+        let file = Log::create_new(staged, 0o600)?;
         let zeros = vec![0; SLOT_BYTES];
         let slots = (START + limits::WAL_PREALLOCATED_BYTES) / SLOT_BYTES as u64;
         // Real zeros, not a hole: only then does a later fdatasync leave the file's metadata alone.
         for slot in 0..slots {
-            file.write_all_at(&zeros, slot * SLOT_BYTES as u64).map_err(fail)?;
+            file.write_at(&zeros, slot * SLOT_BYTES as u64)?;
         }
-        file.write_all_at(&head.encode()?, slot_of(head.epoch)).map_err(fail)?;
-        file.sync_all().map_err(fail)?;
+        file.write_at(&head.encode()?, slot_of(head.epoch))?;
+        file.sync_all()?;
         files::rename(staged, path)?;
         Ok(path.parent().map_or(Ok(()), files::sync_dir)?)
     }
 
     /// Opens the log of a repository of this hash and reads it to its end; none when there is none.
     pub(super) fn open(path: &Path, hash: HashKind) -> Result<Option<Self>, StoreError> {
-        let open = |write| OpenOptions::new().read(true).write(write).open(path);
-        let opened = open(true).or_else(|e| {
-            let read_only = FileError::new("open", path, e);
-            if read_only.is_read_only() { open(false) } else { Err(read_only.source) }
-        });
-        let file = match opened {
-            Ok(file) => file,
-            Err(e) => {
-                let e = FileError::new("open", path, e);
-                return if e.is_missing() { Ok(None) } else { Err(e.into()) };
-            }
-        };
-        let head = read_head(&file, path, hash)?;
+        let Some(file) = Log::open(path)? else { return Ok(None) };
+        let head = read_head(&file, hash)?;
         let mut wal = Self {
             file,
-            path: path.to_owned(),
             end: START,
             frames: 0,
             recent: VecDeque::new(),
@@ -104,13 +83,12 @@ impl Wal {
 
     /// True while the path still names this file.
     pub(super) fn is_current(&self) -> bool {
-        let ours = FileId::of(&self.file).ok();
-        ours.is_some() && FileId::at(&self.path).ok().flatten() == ours
+        self.file.is_current().unwrap_or(false)
     }
 
     /// Reads what others appended or checkpointed since.
     pub(super) fn catch_up(&mut self) -> Result<(), StoreError> {
-        let head = read_head(&self.file, &self.path, self.head.hash)?;
+        let head = read_head(&self.file, self.head.hash)?;
         if head != self.head {
             self.restart(head);
         }
@@ -183,17 +161,12 @@ impl Wal {
     /// None where the file ends.
     fn bytes(&self, pos: u64, length: usize) -> Result<Option<Vec<u8>>, StoreError> {
         let mut bytes = vec![0; length];
-        match self.file.read_exact_at(&mut bytes, pos) {
-            Ok(()) => Ok(Some(bytes)),
-            Err(e) if e.kind() == std::io::ErrorKind::UnexpectedEof => Ok(None),
-            Err(e) => Err(FileError::new("read", &self.path, e).into()),
-        }
+        Ok(self.file.read_at(&mut bytes, pos)?.then_some(bytes))
     }
 
     /// A write torn by a crash leaves nothing valid behind it; damage to an acknowledged frame may.
     fn nothing_valid_after(&self, bad: u64) -> Result<(), StoreError> {
-        let length =
-            self.file.metadata().map_err(|e| FileError::new("look at", &self.path, e))?.len();
+        let length = self.file.size_bytes()?;
         let rest = usize::try_from(length.saturating_sub(bad)).unwrap_or(usize::MAX);
         let rest = self.bytes(bad, rest)?.unwrap_or_default();
         for at in (ALIGN..rest.len()).step_by(ALIGN) {
@@ -207,7 +180,7 @@ impl Wal {
     }
 
     fn corrupt(&self, reason: &str) -> StoreError {
-        StoreError::CorruptWal { path: self.path.clone(), reason: reason.to_owned() }
+        StoreError::CorruptWal { path: self.file.path().to_owned(), reason: reason.to_owned() }
     }
 
     /// Overwrites the start of a torn frame. Needs the kernel lock.
@@ -249,10 +222,8 @@ impl Wal {
     }
 
     fn write(&self, bytes: &[u8], pos: u64) -> Result<(), StoreError> {
-        self.file
-            .write_all_at(bytes, pos)
-            .and_then(|()| self.file.sync_data())
-            .map_err(|e| FileError::new("write", &self.path, e).into())
+        self.file.write_at(bytes, pos)?;
+        Ok(self.file.sync_data()?)
     }
 
     /// All frames with their objects.
@@ -321,18 +292,13 @@ fn slot_of(epoch: u32) -> u64 {
     u64::from(epoch % 2) * SLOT_BYTES as u64
 }
 
-fn read_head(file: &File, path: &Path, hash: HashKind) -> Result<Head, StoreError> {
+fn read_head(file: &Log, hash: HashKind) -> Result<Head, StoreError> {
     let mut slots = vec![0; 2 * SLOT_BYTES];
-    match file.read_exact_at(&mut slots, 0) {
-        // A log cut short has no valid head, which is what is said below.
-        Err(e) if e.kind() != std::io::ErrorKind::UnexpectedEof => {
-            return Err(FileError::new("read", path, e).into());
-        }
-        Ok(()) | Err(_) => {}
-    }
+    // A log cut short has no valid head, which is what is said below.
+    file.read_at(&mut slots, 0)?;
     let heads = slots.chunks_exact(SLOT_BYTES).filter_map(Head::decode);
     let corrupt =
-        |reason: &str| StoreError::CorruptWal { path: path.to_owned(), reason: reason.to_owned() };
+        |reason: &str| StoreError::CorruptWal { path: file.path().to_owned(), reason: reason.to_owned() };
     let head = heads.max_by_key(|h| h.epoch).ok_or_else(|| corrupt("no valid head"))?;
     if head.hash == hash {
         Ok(head)
@@ -401,8 +367,8 @@ mod tests {
         wal.push(&frame(1)).unwrap();
         let bytes = wal_frame::encode(&frame(2), HASH, 1).unwrap();
         for kept in (1..bytes.len() - ALIGN).step_by(7) {
-            wal.file.write_all_at(&vec![0; bytes.len()], wal.end).unwrap();
-            wal.file.write_all_at(&bytes[..kept], wal.end).unwrap();
+            wal.file.write_at(&vec![0; bytes.len()], wal.end).unwrap();
+            wal.file.write_at(&bytes[..kept], wal.end).unwrap();
             let mut again = reopened(dir.path()).unwrap();
             assert_eq!(again.seq(), 1, "{kept} bytes kept");
             again.cut_torn().unwrap();
@@ -420,11 +386,11 @@ mod tests {
         let second = START + wal_frame::encode(&frame(1), HASH, 1).unwrap().len() as u64;
         for at in [second, second + 20] {
             let mut byte = [0];
-            wal.file.read_exact_at(&mut byte, at).unwrap();
-            wal.file.write_all_at(&[byte[0] ^ 0x40], at).unwrap();
+            wal.file.read_at(&mut byte, at).unwrap();
+            wal.file.write_at(&[byte[0] ^ 0x40], at).unwrap();
             let error = reopened(dir.path()).err().expect("damage is noticed");
             assert_eq!(error.code(), crate::code::Code::JournalCorrupt);
-            wal.file.write_all_at(&byte, at).unwrap();
+            wal.file.write_at(&byte, at).unwrap();
         }
         assert_eq!(reopened(dir.path()).unwrap().seq(), 3);
     }
@@ -435,12 +401,17 @@ mod tests {
         let mut wal = fresh(dir.path());
         wal.push(&frame(1)).unwrap();
         wal.reset(1, wal.tips().clone()).unwrap();
-        wal.file.write_all_at(&[0xff; 64], slot_of(1)).unwrap();
+        wal.file.write_at(&[0xff; 64], slot_of(1)).unwrap();
         assert_eq!(reopened(dir.path()).unwrap().seq(), 1);
-        wal.file.write_all_at(&[0xff; 64], slot_of(2)).unwrap();
+        wal.file.write_at(&[0xff; 64], slot_of(2)).unwrap();
         let error = reopened(dir.path()).err().expect("damage is noticed");
         assert!(error.to_string().ends_with("no valid head"), "{error}");
-        wal.file.set_len(100).unwrap();
+        std::fs::File::options()
+            .write(true)
+            .open(dir.path().join("wal"))
+            .unwrap()
+            .set_len(100)
+            .unwrap();
         let error = reopened(dir.path()).err().expect("damage is noticed");
         assert_eq!(error.code(), crate::code::Code::JournalCorrupt);
     }

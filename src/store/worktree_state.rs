@@ -15,11 +15,11 @@ use super::{
 use crate::{
     code::Code,
     domain::oid::{HashKind, Oid},
+    sys::files::{self, FileError},
 };
 use gix::bstr::{BStr, ByteSlice};
 use std::{
     ffi::OsStr,
-    io::ErrorKind,
     os::unix::{ffi::OsStrExt, fs::PermissionsExt},
     path::{Path, PathBuf},
 };
@@ -33,25 +33,22 @@ pub use super::location::Worktree;
 pub fn all_worktrees(repo: &gix::Repository) -> Result<Vec<Worktree>, StateError> {
     let bad = git_error("the list of worktrees");
     let main = repo.main_repo().map_err(|e| bad(e.to_string()))?;
-    let common = std::fs::canonicalize(main.git_dir()).map_err(io_error(main.git_dir()))?;
+    let common = files::real(main.git_dir())?;
     let mut all = Vec::new();
     if let Some(top) = main.workdir() {
-        let top = std::fs::canonicalize(top).map_err(io_error(top))?;
+        let top = files::real(top)?;
         all.push(Worktree { id: ".".to_owned(), top, git_dir: common.clone() });
     }
     let dir = common.join("worktrees");
-    if !exists(&dir)? {
-        return Ok(all);
-    }
-    for entry in std::fs::read_dir(&dir).map_err(io_error(&dir))? {
-        let git_dir = entry.map_err(io_error(&dir))?.path();
+    for name in files::names(&dir)? {
+        let git_dir = dir.join(name);
         // Without it git sees no worktree either.
         let Some(link) = read_optional(&git_dir.join("gitdir"))? else { continue };
         let name = git_dir.file_name().and_then(|n| n.to_str());
         let id = name.ok_or_else(|| bad(format!("{} is not UTF-8", git_dir.display())))?;
         let dot_git = git_dir.join(OsStr::from_bytes(link.trim_ascii_end()));
         let top = dot_git.parent().unwrap_or(&dot_git).to_owned();
-        let top = std::fs::canonicalize(&top).unwrap_or(top);
+        let top = files::real(&top).unwrap_or(top);
         all.push(Worktree { id: id.to_owned(), top, git_dir });
     }
     Ok(all)
@@ -169,8 +166,10 @@ pub(super) fn git_error(what: &'static str) -> impl Fn(String) -> StateError {
     move |why| StateError::Git { what, why }
 }
 
-fn io_error(path: &Path) -> impl Fn(std::io::Error) -> StateError + use<'_> {
-    move |source| StateError::Io { path: path.to_owned(), source }
+impl From<FileError> for StateError {
+    fn from(error: FileError) -> Self {
+        Self::Io { path: error.path, source: error.source }
+    }
 }
 
 pub(super) fn oid(id: &gix::hash::oid) -> Result<Oid, StateError> {
@@ -179,11 +178,7 @@ pub(super) fn oid(id: &gix::hash::oid) -> Result<Oid, StateError> {
 
 /// True if something is at `path`, be it a dangling link.
 pub(super) fn exists(path: &Path) -> Result<bool, StateError> {
-    match std::fs::symlink_metadata(path) {
-        Ok(_) => Ok(true),
-        Err(e) if matches!(e.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => Ok(false),
-        Err(source) => Err(StateError::Io { path: path.to_owned(), source }),
-    }
+    Ok(files::is_there(path)?)
 }
 
 /// Reads `HEAD` of the worktree `repo` is opened on.
@@ -248,11 +243,7 @@ pub fn operation_in_progress(git_dir: &Path) -> Result<Option<Operation>, StateE
 }
 
 pub(super) fn read_optional(path: &Path) -> Result<Option<Vec<u8>>, StateError> {
-    match std::fs::read(path) {
-        Ok(bytes) => Ok(Some(bytes)),
-        Err(e) if e.kind() == ErrorKind::NotFound => Ok(None),
-        Err(source) => Err(StateError::Io { path: path.to_owned(), source }),
-    }
+    Ok(files::read_optional(path)?)
 }
 
 /// The worktree's index; none when it has none yet.
@@ -307,13 +298,10 @@ pub fn commit_obstacles(repo: &gix::Repository) -> Result<Vec<(Code, String)>, S
 
 fn effective_hook(repo: &gix::Repository, name: &str) -> Result<Option<String>, StateError> {
     let path = hooks_dir(repo)?.join(name);
-    match std::fs::metadata(&path) {
-        Ok(m) if m.is_file() && m.permissions().mode() & 0o111 != 0 => {
-            return Ok(Some(path.display().to_string()));
-        }
-        Ok(_) => {}
-        Err(e) if matches!(e.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => {}
-        Err(source) => return Err(StateError::Io { path, source }),
+    if files::look_through(&path)?
+        .is_some_and(|m| m.is_file() && m.permissions().mode() & 0o111 != 0)
+    {
+        return Ok(Some(path.display().to_string()));
     }
     // From git 2.54 on hooks can be configured without a file.
     let config = repo.config_snapshot();

@@ -2,9 +2,10 @@
 
 pub use crate::domain::digest::sha256;
 
+use super::files;
 use crate::domain::digest::hex;
 use sha2::{Digest, Sha256};
-use std::{fs::File, io, path::Path};
+use std::{io, path::Path};
 
 /// Of a file's content, symlinks followed.
 ///
@@ -12,7 +13,7 @@ use std::{fs::File, io, path::Path};
 /// The file cannot be read.
 pub fn sha256_file(path: &Path) -> io::Result<String> {
     let mut hasher = Sha256::new();
-    io::copy(&mut File::open(path)?, &mut hasher)?;
+    io::copy(&mut files::open(path).map_err(|e| e.source)?, &mut hasher)?;
     Ok(hex(&hasher.finalize()))
 }
 

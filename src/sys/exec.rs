@@ -6,16 +6,20 @@
 //! execute it: the C library's habit of handing an unknown format to `/bin/sh` would turn an empty file
 //! into a green gate.
 
-use super::spawn::{Call, bare};
+use super::{
+    files,
+    spawn::{Call, bare},
+};
 use rustix::process::{Pid, Signal};
 use std::{
     collections::BTreeMap,
     ffi::{CString, OsStr, OsString, c_char},
-    fs, io,
+    io,
     os::{
         fd::{AsRawFd, BorrowedFd, RawFd},
         unix::{ffi::OsStrExt, process::CommandExt},
     },
+    path::Path,
     process::{Child, Stdio},
     ptr,
 };
@@ -87,10 +91,13 @@ pub fn start_tree(call: &Call) -> io::Result<Child> {
 /// # Errors
 /// `/proc` is not there.
 pub fn close_on_exec() -> io::Result<()> {
-    for entry in fs::read_dir("/proc/self/fd")? {
-        let name = entry?.file_name();
+    for name in files::list(Path::new("/proc/self/fd")).map_err(|e| e.source)? {
         if let Some(fd) = name.to_str().and_then(|n| n.parse::<RawFd>().ok()).filter(|fd| *fd > 2) {
-            set_flags(fd, libc::FD_CLOEXEC)?;
+            match set_flags(fd, libc::FD_CLOEXEC) {
+                // The one that listed them is closed by now; what is closed is not inherited.
+                Err(e) if e.raw_os_error() == Some(libc::EBADF) => {}
+                done => done?,
+            }
         }
     }
     Ok(())

@@ -1,16 +1,82 @@
-//! The one writer of files: atomic replacement, fsync, and errors that name the path.
+//! The one way to files: atomic replacement, fsync, and errors that name the path.
 //!
 //! Contract: a missing file is an answer ([`read_optional`] says none), an unreadable one is an error.
-//! Whatever must survive a power cut is synced before its name appears, and its directory after.
+//! Whatever must survive a power cut is synced before its name appears, and its directory after. Every call
+//! of the operating system is made inside [`access`] or [`written`], where the tests let it fail.
+
+#![expect(clippy::disallowed_methods, reason = "the one place that touches files")]
+
+mod at;
+mod log;
+
+pub use at::{Held, Opened};
+pub use log::Log;
 
 use super::clock;
 use std::{
     ffi::OsString,
-    fs::{DirBuilder, File, OpenOptions},
+    fs::{DirBuilder, File, Metadata, OpenOptions},
     io::{self, ErrorKind, Write},
     os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt},
     path::{Path, PathBuf},
 };
+
+/// What a call does to the disk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(in crate::sys) enum Op {
+    /// Makes a file, or opens one that may be new.
+    Create,
+    /// Writes at the end of a new file, or copies one.
+    Write,
+    /// Writes at a position.
+    WriteAt,
+    /// fsync of a file.
+    Sync,
+    /// fdatasync of a file.
+    SyncData,
+    /// fsync of a directory.
+    SyncDir,
+    /// Gives a file another name.
+    Rename,
+    /// Gives a file a second name.
+    Link,
+    /// Removes a name.
+    Unlink,
+    /// Makes a directory.
+    MakeDir,
+    /// Takes a kernel lock.
+    Lock,
+    /// Starts a program or tells a running one to act.
+    Program,
+    /// Changes nothing.
+    Read,
+}
+
+/// Where every call passes through. In a shipped binary: nothing but the call.
+#[cfg(not(test))]
+pub(in crate::sys) fn access<T>(
+    _op: Op,
+    _paths: &[&Path],
+    run: impl FnOnce() -> io::Result<T>,
+) -> io::Result<T> {
+    run()
+}
+
+/// As [`access`], for calls that write bytes: a test may let only some of them through.
+#[cfg(not(test))]
+fn written(
+    _op: Op,
+    _path: &Path,
+    data: &[u8],
+    run: impl FnOnce(&[u8]) -> io::Result<()>,
+) -> io::Result<()> {
+    run(data)
+}
+
+#[cfg(test)]
+pub(in crate::sys) use super::fault::access;
+#[cfg(test)]
+use super::fault::written;
 
 /// The operating system refused something about a path.
 #[derive(Debug, thiserror::Error)]
@@ -42,6 +108,12 @@ impl FileError {
     pub fn is_missing(&self) -> bool {
         self.source.kind() == ErrorKind::NotFound
     }
+
+    /// True when something has that name already.
+    #[must_use]
+    pub fn is_taken(&self) -> bool {
+        self.source.kind() == ErrorKind::AlreadyExists
+    }
 }
 
 /// Whether bytes must have reached the disk before a call returns.
@@ -63,7 +135,7 @@ impl FileId {
     /// # Errors
     /// `fstat` failed.
     pub fn of(file: &File) -> io::Result<Self> {
-        file.metadata().map(|m| Self(m.dev(), m.ino()))
+        access(Op::Read, &[], || file.metadata()).map(|m| Self::from(&m))
     }
 
     /// Of a path, links not followed; none when nothing is there.
@@ -71,11 +143,13 @@ impl FileId {
     /// # Errors
     /// The path cannot be looked at.
     pub fn at(path: &Path) -> Result<Option<Self>, FileError> {
-        match std::fs::symlink_metadata(path) {
-            Ok(m) => Ok(Some(Self(m.dev(), m.ino()))),
-            Err(e) if absent(&e) => Ok(None),
-            Err(e) => Err(FileError::new("look at", path, e)),
-        }
+        Ok(look(path)?.as_ref().map(Self::from))
+    }
+}
+
+impl From<&Metadata> for FileId {
+    fn from(found: &Metadata) -> Self {
+        Self(found.dev(), found.ino())
     }
 }
 
@@ -83,16 +157,98 @@ fn absent(error: &io::Error) -> bool {
     matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory)
 }
 
+/// What is at a path, links not followed; none when nothing is there.
+///
+/// # Errors
+/// The path cannot be looked at.
+pub fn look(path: &Path) -> Result<Option<Metadata>, FileError> {
+    seen(path, access(Op::Read, &[path], || std::fs::symlink_metadata(path)))
+}
+
+/// What a path leads to, links followed; none when nothing is there.
+///
+/// # Errors
+/// The path cannot be looked at.
+pub fn look_through(path: &Path) -> Result<Option<Metadata>, FileError> {
+    seen(path, access(Op::Read, &[path], || std::fs::metadata(path)))
+}
+
+fn seen(path: &Path, found: io::Result<Metadata>) -> Result<Option<Metadata>, FileError> {
+    match found {
+        Ok(found) => Ok(Some(found)),
+        Err(e) if absent(&e) => Ok(None),
+        Err(e) => Err(FileError::new("look at", path, e)),
+    }
+}
+
+/// Whether something is at a path, be it a dangling link.
+///
+/// # Errors
+/// That cannot be told.
+pub fn is_there(path: &Path) -> Result<bool, FileError> {
+    Ok(look(path)?.is_some())
+}
+
+/// Whether a path leads to a directory.
+///
+/// # Errors
+/// That cannot be told.
+pub fn is_dir(path: &Path) -> Result<bool, FileError> {
+    Ok(look_through(path)?.is_some_and(|m| m.is_dir()))
+}
+
+/// Whether a path leads to a regular file.
+///
+/// # Errors
+/// That cannot be told.
+pub fn is_file(path: &Path) -> Result<bool, FileError> {
+    Ok(look_through(path)?.is_some_and(|m| m.is_file()))
+}
+
+/// The absolute path without links that names the same file.
+///
+/// # Errors
+/// It is not there, or cannot be resolved.
+pub fn real(path: &Path) -> Result<PathBuf, FileError> {
+    access(Op::Read, &[path], || std::fs::canonicalize(path))
+        .map_err(|e| FileError::new("resolve", path, e))
+}
+
+/// The text of a symbolic link.
+///
+/// # Errors
+/// It is none, or cannot be read.
+pub fn read_link(path: &Path) -> Result<PathBuf, FileError> {
+    access(Op::Read, &[path], || std::fs::read_link(path))
+        .map_err(|e| FileError::new("read", path, e))
+}
+
+/// The whole file, which must be there.
+///
+/// # Errors
+/// It is not there or cannot be read.
+pub fn read(path: &Path) -> Result<Vec<u8>, FileError> {
+    access(Op::Read, &[path], || std::fs::read(path)).map_err(|e| FileError::new("read", path, e))
+}
+
 /// The whole file, none when there is none.
 ///
 /// # Errors
 /// It is there and cannot be read.
 pub fn read_optional(path: &Path) -> Result<Option<Vec<u8>>, FileError> {
-    match std::fs::read(path) {
+    match read(path) {
         Ok(data) => Ok(Some(data)),
-        Err(e) if absent(&e) => Ok(None),
-        Err(e) => Err(FileError::new("read", path, e)),
+        Err(e) if absent(&e.source) => Ok(None),
+        Err(e) => Err(e),
     }
+}
+
+/// The file, opened for reading from its start.
+///
+/// # Errors
+/// It is not there or cannot be opened.
+pub fn open(path: &Path) -> Result<File, FileError> {
+    access(Op::Read, &[path], || File::open(path)).map_err(|e| FileError::new("open", path, e))
 }
 
 /// Writes a file that must not exist yet, with these permissions.
@@ -100,14 +256,36 @@ pub fn read_optional(path: &Path) -> Result<Option<Vec<u8>>, FileError> {
 /// # Errors
 /// It exists, or cannot be written (or synced).
 pub fn write_new(path: &Path, data: &[u8], mode: u32, durable: Durable) -> Result<(), FileError> {
+    fill(path, OpenOptions::new().write(true).create_new(true).mode(mode), data, durable)
+}
+
+/// Writes a file, or writes it anew in its place.
+///
+/// # Errors
+/// It cannot be written (or synced).
+pub fn write(path: &Path, data: &[u8], durable: Durable) -> Result<(), FileError> {
+    fill(path, OpenOptions::new().write(true).create(true).truncate(true), data, durable)
+}
+
+fn fill(path: &Path, how: &OpenOptions, data: &[u8], durable: Durable) -> Result<(), FileError> {
     let fail = |e| FileError::new("write", path, e);
-    let mut file =
-        OpenOptions::new().write(true).create_new(true).mode(mode).open(path).map_err(fail)?;
-    file.write_all(data).map_err(fail)?;
+    let mut file = access(Op::Create, &[path], || how.open(path)).map_err(fail)?;
+    if !data.is_empty() {
+        written(Op::Write, path, data, |part| file.write_all(part)).map_err(fail)?;
+    }
     match durable {
-        Durable::Yes => file.sync_all().map_err(fail),
+        Durable::Yes => access(Op::Sync, &[path], || file.sync_all()).map_err(fail),
         Durable::No => Ok(()),
     }
+}
+
+/// Copies a file with its permissions to a name that may be taken.
+///
+/// # Errors
+/// One cannot be read or the other not written.
+pub fn copy(from: &Path, to: &Path) -> Result<(), FileError> {
+    access(Op::Write, &[to], || std::fs::copy(from, to).map(drop))
+        .map_err(|e| FileError::new("copy", from, e))
 }
 
 /// Replaces a file as a whole: readers see the old or the new bytes, a power cut too. `staged` is a
@@ -129,8 +307,7 @@ pub fn replace(path: &Path, staged: &Path, data: &[u8]) -> Result<(), FileError>
 /// Any step failed; the old file is then still whole.
 pub fn write_private(path: &Path, data: &[u8]) -> Result<(), FileError> {
     let dir = path.parent().unwrap_or(Path::new("/"));
-    let made = DirBuilder::new().recursive(true).mode(0o700).create(dir);
-    made.map_err(|e| FileError::new("make directory", dir, e))?;
+    make_private_dirs(dir)?;
     let mut staged = path.as_os_str().to_owned();
     // Random, as a pid comes back and would meet what a dead process left.
     staged.push(format!(".{}.new", clock::new_writer_id()));
@@ -140,7 +317,7 @@ pub fn write_private(path: &Path, data: &[u8]) -> Result<(), FileError> {
         .and_then(|()| sync_dir(dir));
     if done.is_err() {
         // Nothing half-written stays; the failure itself is reported.
-        let _ = std::fs::remove_file(&staged);
+        let _ = remove_optional(&staged);
     }
     done
 }
@@ -150,7 +327,17 @@ pub fn write_private(path: &Path, data: &[u8]) -> Result<(), FileError> {
 /// # Errors
 /// The operating system refused.
 pub fn rename(from: &Path, to: &Path) -> Result<(), FileError> {
-    std::fs::rename(from, to).map_err(|e| FileError::new("rename to", to, e))
+    access(Op::Rename, &[from, to], || std::fs::rename(from, to))
+        .map_err(|e| FileError::new("rename to", to, e))
+}
+
+/// Gives a file a second name, which must be free ([`FileError::is_taken`]).
+///
+/// # Errors
+/// The operating system refused.
+pub fn link(from: &Path, to: &Path) -> Result<(), FileError> {
+    access(Op::Link, &[from, to], || std::fs::hard_link(from, to))
+        .map_err(|e| FileError::new("link", to, e))
 }
 
 /// Makes names in a directory survive a power cut.
@@ -158,7 +345,17 @@ pub fn rename(from: &Path, to: &Path) -> Result<(), FileError> {
 /// # Errors
 /// The directory cannot be opened or synced.
 pub fn sync_dir(dir: &Path) -> Result<(), FileError> {
-    File::open(dir).and_then(|d| d.sync_all()).map_err(|e| FileError::new("sync", dir, e))
+    access(Op::SyncDir, &[dir], || File::open(dir)?.sync_all())
+        .map_err(|e| FileError::new("sync", dir, e))
+}
+
+/// Makes the bytes of a file that somebody else wrote survive a power cut.
+///
+/// # Errors
+/// The file cannot be opened or synced.
+pub fn sync_file(path: &Path) -> Result<(), FileError> {
+    access(Op::Sync, &[path], || File::open(path)?.sync_all())
+        .map_err(|e| FileError::new("sync", path, e))
 }
 
 /// Makes a directory and those above it.
@@ -166,7 +363,35 @@ pub fn sync_dir(dir: &Path) -> Result<(), FileError> {
 /// # Errors
 /// The operating system refused.
 pub fn make_dirs(dir: &Path) -> Result<(), FileError> {
-    std::fs::create_dir_all(dir).map_err(|e| FileError::new("make directory", dir, e))
+    make_dirs_as(dir, 0o777)
+}
+
+/// Makes a directory and those above it, new ones for their owner alone (0700).
+///
+/// # Errors
+/// The operating system refused.
+pub fn make_private_dirs(dir: &Path) -> Result<(), FileError> {
+    make_dirs_as(dir, 0o700)
+}
+
+fn make_dirs_as(dir: &Path, mode: u32) -> Result<(), FileError> {
+    if is_dir(dir)? {
+        return Ok(());
+    }
+    let make = || access(Op::MakeDir, &[dir], || DirBuilder::new().mode(mode).create(dir));
+    let above = dir.parent().filter(|above| !above.as_os_str().is_empty());
+    let made = match (make(), above) {
+        (Err(e), Some(above)) if e.kind() == ErrorKind::NotFound => {
+            make_dirs_as(above, mode)?;
+            make()
+        }
+        (made, _) => made,
+    };
+    match made {
+        // Somebody else was quicker.
+        Err(e) if e.kind() == ErrorKind::AlreadyExists && is_dir(dir)? => Ok(()),
+        made => made.map_err(|e| FileError::new("make directory", dir, e)),
+    }
 }
 
 /// Removes a file; false when there was none.
@@ -174,10 +399,21 @@ pub fn make_dirs(dir: &Path) -> Result<(), FileError> {
 /// # Errors
 /// It is there and cannot be removed.
 pub fn remove_optional(path: &Path) -> Result<bool, FileError> {
-    match std::fs::remove_file(path) {
+    match access(Op::Unlink, &[path], || std::fs::remove_file(path)) {
         Ok(()) => Ok(true),
         Err(e) if absent(&e) => Ok(false),
         Err(e) => Err(FileError::new("remove", path, e)),
+    }
+}
+
+/// Removes a directory with everything in it; one that is not there is fine.
+///
+/// # Errors
+/// Something in it cannot be removed.
+pub fn remove_tree(dir: &Path) -> Result<(), FileError> {
+    match access(Op::Unlink, &[dir], || std::fs::remove_dir_all(dir)) {
+        Err(e) if !absent(&e) => Err(FileError::new("remove", dir, e)),
+        Ok(()) | Err(_) => Ok(()),
     }
 }
 
@@ -186,22 +422,35 @@ pub fn remove_optional(path: &Path) -> Result<bool, FileError> {
 /// # Errors
 /// It is there and cannot be listed.
 pub fn names(dir: &Path) -> Result<Vec<OsString>, FileError> {
-    let fail = |e| FileError::new("list", dir, e);
-    let entries = match std::fs::read_dir(dir) {
-        Ok(entries) => entries,
-        Err(e) if absent(&e) => return Ok(Vec::new()),
-        Err(e) => return Err(fail(e)),
-    };
-    let mut names =
-        entries.map(|e| e.map(|e| e.file_name())).collect::<io::Result<Vec<_>>>().map_err(fail)?;
+    match list(dir) {
+        Err(e) if absent(&e.source) => Ok(Vec::new()),
+        listed => listed,
+    }
+}
+
+/// Names in a directory that must be there, sorted.
+///
+/// # Errors
+/// It is not there or cannot be listed.
+pub fn list(dir: &Path) -> Result<Vec<OsString>, FileError> {
+    let read = || std::fs::read_dir(dir)?.map(|e| e.map(|e| e.file_name())).collect();
+    let mut names: Vec<OsString> =
+        access(Op::Read, &[dir], read).map_err(|e| FileError::new("list", dir, e))?;
     names.sort();
     Ok(names)
 }
 
+/// Where Linux tells which boot this is.
+const BOOT_ID: &str = "/proc/sys/kernel/random/boot_id";
+
 /// The kernel's name for the time since the last boot; none where it cannot be read.
 #[must_use]
 pub fn boot_id() -> Option<String> {
-    let text = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").ok()?;
+    #[cfg(test)]
+    if let Some(id) = super::fault::boot_id() {
+        return Some(id);
+    }
+    let text = String::from_utf8(read(Path::new(BOOT_ID)).ok()?).ok()?;
     Some(text.trim().to_owned()).filter(|id| !id.is_empty())
 }
 

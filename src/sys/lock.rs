@@ -4,10 +4,11 @@
 //! acquisition opens the file anew). The file is close-on-exec, so no child outlives its parent with it.
 //! A lock file that was removed or replaced while we waited guards nothing: it is opened again.
 
-use super::files::{FileError, FileId};
+use super::files::{FileError, FileId, Op, access};
 use crate::code::Code;
 use std::{
     fs::{File, OpenOptions, TryLockError},
+    io,
     path::{Path, PathBuf},
     time::{Duration, Instant},
 };
@@ -21,6 +22,7 @@ pub struct KernelLock {
 impl Drop for KernelLock {
     /// Lets go by name: closing alone leaves the lock with a child that another thread has forked and that
     /// has not come to its exec yet.
+    #[expect(clippy::disallowed_methods, reason = "a dead process lets go as well")]
     fn drop(&mut self) {
         // Were it refused, closing the file lets go as well, only perhaps later.
         let _ = self.file.unlock();
@@ -62,18 +64,12 @@ impl KernelLock {
     /// The file cannot be opened or locked.
     pub fn try_acquire(path: &Path) -> Result<Option<Self>, FileError> {
         loop {
-            let file = OpenOptions::new()
-                .create(true)
-                .truncate(false)
-                .write(true)
-                .open(path)
-                .map_err(|e| FileError::new("open", path, e))?;
-            match file.try_lock() {
-                Ok(()) => {}
-                Err(TryLockError::WouldBlock) => return Ok(None),
-                Err(TryLockError::Error(e)) => return Err(FileError::new("lock", path, e)),
+            let fail = |action| move |e| FileError::new(action, path, e);
+            let file = access(Op::Create, &[path], || open(path)).map_err(fail("open"))?;
+            if !access(Op::Lock, &[path], || try_lock(&file)).map_err(fail("lock"))? {
+                return Ok(None);
             }
-            let ours = FileId::of(&file).map_err(|e| FileError::new("look at", path, e))?;
+            let ours = FileId::of(&file).map_err(fail("look at"))?;
             if FileId::at(path)? == Some(ours) {
                 return Ok(Some(Self { file }));
             }
@@ -97,6 +93,21 @@ impl KernelLock {
             std::thread::sleep(pause);
             pause = (pause * 2).min(Duration::from_millis(2));
         }
+    }
+}
+
+#[expect(clippy::disallowed_methods, reason = "a lock is a file")]
+fn open(path: &Path) -> io::Result<File> {
+    OpenOptions::new().create(true).truncate(false).write(true).open(path)
+}
+
+/// False when somebody else holds it.
+#[expect(clippy::disallowed_methods, reason = "the one place that locks files")]
+fn try_lock(file: &File) -> io::Result<bool> {
+    match file.try_lock() {
+        Ok(()) => Ok(true),
+        Err(TryLockError::WouldBlock) => Ok(false),
+        Err(TryLockError::Error(e)) => Err(e),
     }
 }
 

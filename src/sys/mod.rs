@@ -7,6 +7,8 @@ pub mod clock;
 pub mod digest;
 pub mod env;
 pub mod exec;
+#[cfg(test)]
+pub(crate) mod fault;
 pub mod files;
 pub mod lock;
 pub mod process;

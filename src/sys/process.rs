@@ -7,11 +7,12 @@
 //!
 //! A pid recorded inside another pid namespace reads as gone here; whoever needs more holds a kernel lock.
 
+use super::files;
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 use serde::{Deserialize, Serialize};
 use std::{
     collections::HashSet,
-    fs, io,
+    io,
     os::fd::OwnedFd,
     path::{Path, PathBuf},
 };
@@ -54,13 +55,7 @@ pub enum Delivery {
 /// # Errors
 /// `/proc` is not there.
 pub fn boot_id() -> io::Result<String> {
-    let text = fs::read_to_string(Path::new(PROC).join("sys/kernel/random/boot_id"))?;
-    let id = text.trim();
-    if id.is_empty() {
-        Err(io::Error::other("the kernel's boot id is empty"))
-    } else {
-        Ok(id.into())
-    }
+    files::boot_id().ok_or_else(|| io::Error::other("the kernel does not tell its boot id"))
 }
 
 /// Number of the process that started this one; another number means that it is gone.
@@ -132,7 +127,7 @@ pub fn descendants(pid: u32) -> io::Result<Vec<ProcessId>> {
 pub fn started_with(entry: &[u8]) -> io::Result<Vec<ProcessId>> {
     let boot = boot_id()?;
     let marked = |stat: &Stat| {
-        fs::read(proc_of(stat.pid).join("environ"))
+        files::read(&proc_of(stat.pid).join("environ"))
             .is_ok_and(|vars| vars.split(|b| *b == 0).any(|var| var == entry))
     };
     let all = load_all()?;
@@ -213,7 +208,7 @@ fn proc_of(pid: u32) -> PathBuf {
 }
 
 fn load_stat(pid: u32) -> io::Result<Option<Stat>> {
-    let bytes = match fs::read(proc_of(pid).join("stat")) {
+    let bytes = match files::read(&proc_of(pid).join("stat")).map_err(|e| e.source) {
         Ok(bytes) => bytes,
         Err(error) if is_absent(&error) => return Ok(None),
         Err(error) => return Err(error),
@@ -227,13 +222,12 @@ fn load_stat(pid: u32) -> io::Result<Option<Stat>> {
 fn is_absent(error: &io::Error) -> bool {
     let no_such = error.kind() == io::ErrorKind::NotFound
         || error.raw_os_error() == Some(rustix::io::Errno::SRCH.raw_os_error());
-    no_such && Path::new(PROC).join("self/stat").exists()
+    no_such && files::is_there(&Path::new(PROC).join("self/stat")).unwrap_or(false)
 }
 
 fn load_all() -> io::Result<Vec<Stat>> {
     let mut all = Vec::new();
-    for entry in fs::read_dir(PROC)? {
-        let name = entry?.file_name();
+    for name in files::list(Path::new(PROC)).map_err(|e| e.source)? {
         if let Some(pid) = name.to_str().and_then(|text| text.parse().ok()) {
             all.extend(load_stat(pid)?);
         }

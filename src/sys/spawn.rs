@@ -5,6 +5,7 @@
 //! [`limits::CALL_DRAIN_MS`] later: a hook may leave something in the background. Gates do not come
 //! through here but through `runtime::runner`.
 
+use super::files::{Op, access};
 use crate::limits;
 use rustix::{
     event::{PollFd, PollFlags, Timespec, poll},
@@ -92,18 +93,19 @@ pub(super) fn bare(call: &Call) -> Command {
     command
 }
 
+fn started(call: &Call) -> Result<Child, SpawnError> {
+    let mut command = bare(call);
+    command.process_group(0).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    access(Op::Program, &[&call.program], || command.spawn())
+        .map_err(|source| SpawnError::Start { program: call.program.clone(), source })
+}
+
 /// Runs the program to its end. What it left in the background may go on, but holds up nothing.
 ///
 /// # Errors
 /// It cannot be started, does not end in time, or cannot be waited for.
 pub fn run(call: &Call) -> Result<Done, SpawnError> {
-    let mut child = bare(call)
-        .process_group(0)
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .map_err(|source| SpawnError::Start { program: call.program.clone(), source })?;
+    let mut child = started(call)?;
     let lost = |source| SpawnError::Wait { program: call.program.clone(), source };
     match Talk::new(&mut child, call).and_then(|talk| talk.finish(&mut child)) {
         Ok(Some(done)) => Ok(done),
@@ -225,13 +227,7 @@ impl Dialogue {
     /// # Errors
     /// It cannot be started.
     pub fn start(call: &Call) -> Result<Self, SpawnError> {
-        let mut child = bare(call)
-            .process_group(0)
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .spawn()
-            .map_err(|source| SpawnError::Start { program: call.program.clone(), source })?;
+        let mut child = started(call)?;
         let lost = |source| SpawnError::Wait { program: call.program.clone(), source };
         Ok(Self {
             program: call.program.clone(),

@@ -4,6 +4,7 @@
 //! the moves several tests share; `tidy` and `cases_doc` hold the sources and documents to their rules.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot be set up has failed")]
+#![expect(clippy::disallowed_methods, reason = "tests look at the world as it is")]
 
 mod cases_ack;
 mod cases_doc;

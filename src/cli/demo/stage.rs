@@ -43,7 +43,7 @@ impl Stage {
             return Err(CliError::new(Code::DirNotEmpty, message).about(dir.to_string_lossy()));
         }
         files::make_dirs(dir).map_err(|e| file(&e))?;
-        let top = dir.canonicalize().map_err(|e| file(&FileError::new("find", dir, e)))?;
+        let top = files::real(dir).map_err(|e| file(&e))?;
         let private = top.join(".git/demo");
         let vars = variables(env, &private);
         let worktree = Worktree { id: ".".to_owned(), top: top.clone(), git_dir: top.join(".git") };

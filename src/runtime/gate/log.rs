@@ -10,12 +10,15 @@ use crate::{
     domain::{digest::is_sha256, gate::LogRef},
     limits,
     runtime::runner::{Captured, Ran},
-    sys::{clock, digest},
+    sys::{
+        clock, digest,
+        files::{self, Durable, FileError},
+    },
 };
 use std::{
-    fs::{self, DirBuilder, File},
-    io::{self, Write},
-    os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt},
+    fs::Metadata,
+    io,
+    os::unix::fs::MetadataExt,
     path::{Path, PathBuf},
 };
 
@@ -95,7 +98,7 @@ pub fn store_log(agent_dir: &Path, ran: &Ran) -> Result<LogRef, LogError> {
     let sha256 = digest::sha256(&text);
     let dir = agent_dir.join("logs");
     let path = dir.join(&sha256);
-    write(&dir, &path, &text).map_err(|source| LogError::File { path: path.clone(), source })?;
+    write(&dir, &path, &text).map_err(|e| LogError::File { path: e.path, source: e.source })?;
     sweep(&dir);
     let size_bytes = u64::try_from(text.len()).unwrap_or(u64::MAX);
     Ok(LogRef { sha256, size_bytes })
@@ -110,10 +113,10 @@ pub fn load_log(agent_dir: &Path, sha256: &str) -> Result<Option<Vec<u8>>, LogEr
         return Err(LogError::BadDigest(sha256.to_owned()));
     }
     let path = agent_dir.join("logs").join(sha256);
-    let text = match fs::read(&path) {
-        Ok(text) => text,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-        Err(source) => return Err(LogError::File { path, source }),
+    let text = match files::read_optional(&path) {
+        Ok(Some(text)) => text,
+        Ok(None) => return Ok(None),
+        Err(e) => return Err(LogError::File { path, source: e.source }),
     };
     let actual = digest::sha256(&text);
     if actual == sha256 {
@@ -131,15 +134,15 @@ fn append(text: &mut Vec<u8>, stream: &Captured) {
     text.extend_from_slice(&stream.tail);
 }
 
-fn write(dir: &Path, path: &Path, text: &[u8]) -> io::Result<()> {
-    DirBuilder::new().recursive(true).mode(0o700).create(dir)?;
+fn write(dir: &Path, path: &Path, text: &[u8]) -> Result<(), FileError> {
+    files::make_private_dirs(dir)?;
     // Random, as a pid comes back and would meet what a dead process left.
     let temporary = dir.join(format!(".new-{}", clock::new_writer_id()));
-    let mut file = File::options().write(true).create_new(true).mode(0o600).open(&temporary)?;
-    let done = file.write_all(text).and_then(|()| fs::rename(&temporary, path));
+    let written = files::write_new(&temporary, text, 0o600, Durable::No);
+    let done = written.and_then(|()| files::rename(&temporary, path));
     if done.is_err() {
         // The first error is the one to report; a leftover goes with the old logs.
-        let _ = fs::remove_file(&temporary);
+        let _ = files::remove_optional(&temporary);
     }
     done
 }
@@ -147,9 +150,10 @@ fn write(dir: &Path, path: &Path, text: &[u8]) -> io::Result<()> {
 fn sweep(dir: &Path) {
     let keep_s = i64::try_from(limits::LOG_RETENTION_DAYS * SECONDS_PER_DAY).unwrap_or(i64::MAX);
     let oldest = clock::now().seconds().saturating_sub(keep_s);
-    for entry in fs::read_dir(dir).into_iter().flatten().flatten() {
-        if entry.metadata().is_ok_and(|m| m.is_file() && m.mtime() < oldest) {
-            let _ = fs::remove_file(entry.path());
+    for path in files::names(dir).unwrap_or_default().into_iter().map(|name| dir.join(name)) {
+        let old = |found: Metadata| found.is_file() && found.mtime() < oldest;
+        if files::look(&path).is_ok_and(|found| found.is_some_and(old)) {
+            let _ = files::remove_optional(&path);
         }
     }
 }
@@ -158,6 +162,7 @@ fn sweep(dir: &Path) {
 mod tests {
     use super::*;
     use crate::runtime::runner::Ended;
+    use std::fs::{self, File};
     use std::time::{Duration, UNIX_EPOCH};
 
     fn stream(head: &[u8], omitted: u64, tail: &[u8]) -> Captured {

@@ -5,6 +5,7 @@ use crate::runtime::runner::{
     Ended, run,
     tests::{Lab, until},
 };
+use std::fs;
 use std::{
     process::{Child, Command, Stdio},
     sync::atomic::{AtomicU32, Ordering},

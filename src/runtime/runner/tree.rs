@@ -8,7 +8,7 @@ use super::{Captured, Ended, Ran, RunSpec, capture::Stream};
 use crate::{
     limits,
     sys::{
-        exec,
+        exec, files,
         process::{self, ProcessId},
         signals::Signals,
         spawn::Call,
@@ -74,7 +74,7 @@ fn call(spec: &RunSpec) -> Call {
 
 /// The reason names no path: it is recorded under a ref, where nothing of one machine belongs.
 fn not_started(spec: &RunSpec, error: &io::Error) -> Ran {
-    let because = if spec.cwd.is_dir() {
+    let because = if files::is_dir(&spec.cwd).unwrap_or(true) {
         format!("cannot be started: {error}")
     } else {
         format!("has no directory to run in: {error}")

@@ -10,13 +10,13 @@ use crate::{
         candidate::Listed,
         filters::info_line,
         git::Git,
-        worktree_state::{StateError, Worktree, exists},
+        worktree_state::{Worktree, exists},
     },
+    sys::files::{self, Durable},
 };
 use std::{
     ffi::OsStr,
-    fs::{File, Metadata},
-    io::{ErrorKind, Write},
+    fs::Metadata,
     os::unix::fs::MetadataExt,
     path::{Path, PathBuf},
     time::{Duration, Instant},
@@ -33,27 +33,13 @@ pub(super) struct IndexLock {
     holder: String,
 }
 
-fn io<'a>(what: &'static str, path: &'a Path) -> impl Fn(std::io::Error) -> LandError + use<'a> {
-    move |source| LandError::Io { what, path: path.to_owned(), source }
-}
-
 fn remove(path: &Path) -> Result<(), LandError> {
-    match std::fs::remove_file(path) {
-        Err(e) if e.kind() != ErrorKind::NotFound => Err(io("remove", path)(e)),
-        Ok(()) | Err(_) => Ok(()),
-    }
-}
-
-fn sync(path: &Path) -> Result<(), LandError> {
-    File::open(path).and_then(|f| f.sync_all()).map_err(io("sync", path))
+    files::remove_optional(path)?;
+    Ok(())
 }
 
 fn meta(path: &Path) -> Result<Option<Metadata>, LandError> {
-    match std::fs::symlink_metadata(path) {
-        Ok(meta) => Ok(Some(meta)),
-        Err(e) if e.kind() == ErrorKind::NotFound => Ok(None),
-        Err(source) => Err(StateError::Io { path: path.to_owned(), source }.into()),
-    }
+    Ok(files::look(path)?)
 }
 
 impl IndexLock {
@@ -91,13 +77,9 @@ impl IndexLock {
     /// Makes the record, durable before any lock exists.
     pub(super) fn record(&self) -> Result<(), LandError> {
         let tmp = self.record.parent().unwrap_or(&self.git_dir);
-        std::fs::create_dir_all(tmp).map_err(io("create", tmp))?;
-        let written = File::create(&self.record).and_then(|mut file| {
-            file.write_all(self.holder.as_bytes())?;
-            file.sync_all()
-        });
-        written.map_err(io("write", &self.record))?;
-        sync(tmp)
+        files::make_dirs(tmp)?;
+        files::write(&self.record, self.holder.as_bytes(), Durable::Yes)?;
+        Ok(files::sync_dir(tmp)?)
     }
 
     /// Takes the lock, waiting for others until `end`; false = they still have it.
@@ -105,10 +87,10 @@ impl IndexLock {
         let lock = self.path();
         let mut pause = Duration::from_millis(2);
         loop {
-            match std::fs::hard_link(&self.record, &lock) {
+            match files::link(&self.record, &lock) {
                 Ok(()) => return Ok(true),
-                Err(e) if e.kind() == ErrorKind::AlreadyExists => {}
-                Err(e) => return Err(io("lock", &lock)(e)),
+                Err(e) if e.is_taken() => {}
+                Err(e) => return Err(e.into()),
             }
             let now = Instant::now();
             if now >= end {
@@ -131,7 +113,7 @@ impl IndexLock {
         remove(&self.prepared)?;
         remove(&self.prepared_lock())?;
         if exists(&index)? {
-            std::fs::copy(&index, &self.prepared).map_err(io("copy", &index))?;
+            files::copy(&index, &self.prepared)?;
         }
         // What gives way goes first: a directory where a file was, or the other way round.
         let (gone, there): (Vec<&Listed>, Vec<&Listed>) =
@@ -150,9 +132,9 @@ impl IndexLock {
         let place: [(&str, &OsStr); 1] = [("GIT_INDEX_FILE", self.prepared.as_os_str())];
         git.call(&args, &lines, &place)?;
         if exists(&self.prepared)? {
-            sync(&self.prepared)?;
+            files::sync_file(&self.prepared)?;
         }
-        sync(self.prepared.parent().unwrap_or(&self.git_dir))
+        Ok(files::sync_dir(self.prepared.parent().unwrap_or(&self.git_dir))?)
     }
 
     /// Puts the prepared index in place, if that has not happened yet, and keeps the one it replaces until
@@ -163,19 +145,18 @@ impl IndexLock {
         }
         let index = self.git_dir.join("index");
         remove(&self.replaced)?;
-        let kept = match std::fs::hard_link(&index, &self.replaced) {
+        match files::link(&index, &self.replaced) {
             // An empty file stands for no index at all.
-            Err(e) if e.kind() == ErrorKind::NotFound => File::create(&self.replaced).map(drop),
-            other => other,
-        };
-        kept.map_err(io("keep", &index))?;
-        std::fs::rename(&self.prepared, &index).map_err(io("replace", &index))
+            Err(e) if e.is_missing() => files::write(&self.replaced, b"", Durable::No)?,
+            kept => kept?,
+        }
+        Ok(files::rename(&self.prepared, &index)?)
     }
 
     /// Puts the prepared index in place for good, and lets go.
     pub(super) fn install(&self, at: &dyn Fn(Step)) -> Result<(), LandError> {
         self.swap()?;
-        sync(&self.git_dir)?;
+        files::sync_dir(&self.git_dir)?;
         at(Step::Installed);
         remove(&self.replaced)?;
         self.unlock()?;
@@ -191,7 +172,7 @@ impl IndexLock {
         }
         let index = self.git_dir.join("index");
         if kept.len() > 0 {
-            return std::fs::rename(&self.replaced, &index).map_err(io("put back", &index));
+            return Ok(files::rename(&self.replaced, &index)?);
         }
         remove(&index)?;
         remove(&self.replaced)

@@ -4,6 +4,7 @@ use super::{Head, StateError, git_error, head, oid, open_index, setting};
 use crate::{
     domain::path::RepoPath,
     store::object::{Kind, hash},
+    sys::files,
 };
 use gix::bstr::{BStr, ByteSlice};
 use std::{
@@ -140,11 +141,10 @@ fn bytes_differ(
     meta: &gix::index::fs::Metadata,
     entry: &gix::index::Entry,
 ) -> Result<bool, StateError> {
-    let bad = |source| StateError::Io { path: path.to_owned(), source };
     let bytes = if meta.is_symlink() {
-        std::fs::read_link(path).map_err(bad)?.into_os_string().as_bytes().to_vec()
+        files::read_link(path)?.into_os_string().as_bytes().to_vec()
     } else {
-        std::fs::read(path).map_err(bad)?
+        files::read(path)?
     };
     let indexed = oid(&entry.id)?;
     let actual = hash(indexed.hash(), Kind::Blob, &bytes);
