@@ -53,6 +53,8 @@ pub const WAL_FRAME_BYTES: u64 = 64 * 1024 * 1024;
 pub const PACK_DELTA_DEPTH: u8 = 40;
 /// Longest wait for the journal lock of another process, milliseconds.
 pub const JOURNAL_LOCK_WAIT_MS: u64 = 30_000;
+/// Longest wait for another repository of the same user that claims a writer id, milliseconds.
+pub const CLAIM_LOCK_WAIT_MS: u64 = 5_000;
 /// Notes in one directory of a notes tree before it is split, as git does near this number.
 pub const NOTES_PER_DIRECTORY: usize = 256;
 /// Longest wait for somebody else's ref lock, milliseconds (storage L).

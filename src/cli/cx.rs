@@ -7,10 +7,12 @@ use super::{
 use crate::{
     code::Code,
     ledger::Ledger,
+    store::Said,
     sys::{env::Env, files},
 };
 use serde_json::Value;
 use std::{
+    cell::RefCell,
     io::{self, BufRead as _, IsTerminal as _, Write as _},
     path::Path,
 };
@@ -28,6 +30,8 @@ pub(super) struct Cx {
     pub(super) paint: Paint,
     /// Columns of the terminal that stdout is; none in a pipe, where nothing is cut.
     pub(super) columns: Option<usize>,
+    /// What the store has to tell beside the answer of the command.
+    said: RefCell<Vec<Said>>,
 }
 
 impl Cx {
@@ -37,12 +41,21 @@ impl Cx {
             || env.text("TERM").is_none_or(|t| t == "dumb");
         let paint = Paint { on: terminal && !plain };
         let columns = terminal.then(|| text::columns(&env));
-        Self { env, json, paint, columns }
+        Self { env, json, paint, columns, said: RefCell::default() }
     }
 
     /// Opens the repository of the current directory.
     pub(super) fn ledger(&self) -> Result<Ledger, CliError> {
-        Ok(Ledger::open(&self.env, ACTOR)?)
+        let ledger = Ledger::open(&self.env, ACTOR)?;
+        self.said.borrow_mut().push(ledger.store().said());
+        Ok(ledger)
+    }
+
+    /// Says what the store had to tell while the command ran.
+    pub(super) fn say_what_was_found(&self) {
+        for said in self.said.borrow().iter() {
+            said.take().iter().for_each(|line| self.say(line));
+        }
     }
 
     /// Writes text to stdout as it is, all of it or an error.

@@ -167,7 +167,13 @@ fn run_words(words: Vec<OsString>, env: &Env) -> Result<u8, CliError> {
         Some(dir) => cx::moved_to(env, dir)?,
         None => env.clone(),
     };
-    dispatch(&Cx::new(env, cli.json), cli.command)
+    let cx = Cx::new(env, cli.json);
+    let done = dispatch(&cx, cli.command);
+    // An error for programs stays alone on stderr.
+    if done.is_ok() || !json {
+        cx.say_what_was_found();
+    }
+    done
 }
 
 fn dispatch(cx: &Cx, command: Command) -> Result<u8, CliError> {

@@ -167,6 +167,7 @@ impl Store {
     ) -> Result<Appended, AppendError<E>> {
         let lock = self.lock()?;
         let due = self.recover(&lock, Depth::Due, limits::REF_LOCK_WAIT_MS)?;
+        writer::settle(self, &lock)?;
         let tip = self.readable_tip(&lock)?;
         self.require_known_format(tip.as_ref())?;
         let snapshot = Snapshot {

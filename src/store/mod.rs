@@ -29,6 +29,7 @@ mod odb;
 mod pack;
 mod packs;
 pub mod paths;
+mod place;
 pub mod program;
 mod reading;
 pub mod recovery;
@@ -66,7 +67,7 @@ use crate::{
 use object::{Kind, Object};
 use std::{
     path::PathBuf,
-    sync::{Mutex, PoisonError},
+    sync::{Arc, Mutex, PoisonError},
 };
 use wal::Wal;
 
@@ -74,13 +75,30 @@ use wal::Wal;
 pub struct Store {
     location: Location,
     agent: PathBuf,
-    note: Option<PathBuf>,
+    homes: place::Homes,
+    said: Said,
     hash: HashKind,
     odb: odb::Odb,
     refs: reflock::Refs,
     loose: loose::LooseStore,
     packs: packs::Packs,
     wal: Mutex<Option<Wal>>,
+}
+
+/// Sentences for a person, each to be said once.
+#[derive(Clone, Debug, Default)]
+pub struct Said(Arc<Mutex<Vec<String>>>);
+
+impl Said {
+    /// Takes what was not said yet, one line each.
+    #[must_use]
+    pub fn take(&self) -> Vec<String> {
+        std::mem::take(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    fn add(&self, line: String) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).push(line);
+    }
 }
 
 /// A pack that no repack drops before the journal names what is in it.
@@ -105,7 +123,8 @@ impl Store {
             refs: reflock::Refs::new(common.clone(), hash),
             loose: loose::LooseStore::new(common.join("objects"), agent.join("tmp")),
             packs: packs::Packs::new(&common, &agent, hash),
-            note: writer::note_path(env, &common),
+            homes: place::Homes::of(env),
+            said: Said::default(),
             wal: Mutex::new(None),
             location,
             agent,
@@ -196,6 +215,12 @@ impl Store {
     /// What names it cannot be read.
     pub fn writer(&self) -> Result<Option<WriterId>, StoreError> {
         writer::find(self)
+    }
+
+    /// What was found and done here that a person should hear of. The handle outlives the store.
+    #[must_use]
+    pub fn said(&self) -> Said {
+        self.said.clone()
     }
 
     /// Makes the objects durable in one pack that no repack drops until a pin of one of them is in the

@@ -295,6 +295,21 @@ impl Store {
         objects.iter().try_for_each(|o| self.loose.remove(&o.id))
     }
 
+    /// Ends the log of an id that this repository, a copy, does not go on with: all it holds is shown by refs and
+    /// packed first.
+    pub(super) fn retire_log(&self, lock: &KernelLock) -> Result<(), StoreError> {
+        let Some(known) = self.known()? else { return Ok(()) };
+        for name in self.behind(&known.tips)? {
+            let Some(ours) = known.tips.get(&name) else { continue };
+            // Recovery left only refs behind whose lock another program holds.
+            let actual = self.refs.read_sound(&name)?;
+            self.refs.swap(&name, actual, ours, limits::REF_LOCK_WAIT_MS)?;
+        }
+        self.checkpoint(lock, known.seq, known.tips)?;
+        files::remove_optional(&self.wal_path())?;
+        Ok(files::sync_dir(&self.agent)?)
+    }
+
     fn remember(&self, done: &Recovered) -> Result<(), StoreError> {
         if !done.is_notable() {
             return Ok(());

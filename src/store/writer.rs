@@ -1,73 +1,98 @@
 //! This clone's journal identity (design 3.3).
 //!
-//! Contract: minted at random by the first append, never by reading. It is kept in `agentproto/writer` and
-//! noted in the user's state directory under the hash of the repository's path; a lost local file is
-//! restored from the log, the note or the only local journal. A note counts only while its journal
-//! exists, so a new repository at an old path does not inherit a stranger's name.
+//! Contract: minted at random by the first append, never by reading. It is kept in `agentproto/writer`, with the
+//! path it is used at, and noted in the user's state directory. A lost local file is restored from the log,
+//! or from the journal that a note says is ours: a journal alone proves nothing, a mirror has it too. An id that
+//! another git directory uses (this one is a copy) is nobody's here: its journal is read and never written.
 
 use super::{
     Store,
     error::StoreError,
-    loose::fresh_name,
-    names::{JOURNALS, TMP_PREFIX, journal_ref, journal_writer},
+    names::{JOURNALS, journal_ref, journal_writer},
+    place::{self, Local, Standing},
 };
 use crate::{
-    domain::{digest::sha256, ids::WriterId},
-    sys::{clock, env::Env, files, lock::KernelLock},
+    domain::ids::WriterId,
+    sys::{clock, lock::KernelLock},
 };
-use std::{
-    os::unix::ffi::OsStrExt,
-    path::{Path, PathBuf},
-};
-
-/// Where the note about this repository lies; none when the user has no state directory.
-pub(super) fn note_path(env: &Env, common_dir: &Path) -> Option<PathBuf> {
-    let name = sha256(common_dir.as_os_str().as_bytes());
-    Some(env.state_dir()?.join("writers").join(name))
-}
 
 /// The writer of this clone, if it has one.
 pub(super) fn find(store: &Store) -> Result<Option<WriterId>, StoreError> {
-    if let Some(writer) = read(&store.agent.join("writer"))? {
-        return Ok(Some(writer));
+    let Some(writer) = written_down(store)? else { return Ok(None) };
+    match store.homes.standing(&store.location.common_dir, &writer)? {
+        Standing::Ours | Standing::Moved => Ok(Some(writer)),
+        Standing::Copy => Ok(None),
     }
-    let in_wal = store.with_wal(|wal| {
+}
+
+/// The writer this directory names, whoever uses it.
+fn written_down(store: &Store) -> Result<Option<WriterId>, StoreError> {
+    let here = &store.location.common_dir;
+    if let Some(local) = Local::load(here)? {
+        return Ok(Some(local.writer));
+    }
+    let in_log = store.with_wal(|wal| {
         Ok(wal.and_then(|w| w.tips().keys().find_map(|name| journal_writer(name))))
     })?;
-    if in_wal.is_some() {
-        return Ok(in_wal);
+    if in_log.is_some() {
+        return Ok(in_log);
     }
-    let local: Vec<WriterId> =
-        store.refs.names(JOURNALS)?.iter().filter_map(|name| journal_writer(name)).collect();
-    let noted = store.note.as_deref().map(read).transpose()?.flatten();
-    Ok(match (noted, local.as_slice()) {
-        (Some(writer), _) if local.contains(&writer) => Some(writer),
-        (_, [only]) => Some(only.clone()),
-        _ => None,
+    from_journals(store)
+}
+
+/// The id whose journal is here and that the user's notes know: the one at home here, else the only one that moved,
+/// else any that is another's.
+fn from_journals(store: &Store) -> Result<Option<WriterId>, StoreError> {
+    let here = &store.location.common_dir;
+    let (mut moved, mut copied) = (Vec::new(), None);
+    for writer in store.refs.names(JOURNALS)?.iter().filter_map(|name| journal_writer(name)) {
+        if store.homes.noted(&writer).is_none() {
+            continue;
+        }
+        match store.homes.standing(here, &writer)? {
+            Standing::Ours => return Ok(Some(writer)),
+            Standing::Moved => moved.push(writer),
+            Standing::Copy => copied = Some(writer),
+        }
+    }
+    Ok(match moved.as_slice() {
+        [only] => Some(only.clone()),
+        _ => copied,
     })
 }
 
-fn read(path: &Path) -> Result<Option<WriterId>, StoreError> {
-    let data = files::read_optional(path)?;
-    // An empty or damaged file is a lost one: there are other witnesses.
-    Ok(data.and_then(|d| String::from_utf8(d).ok()?.trim().parse().ok()))
+/// Makes sure, before anything is decided, that no other git directory goes on under the id this one names.
+pub(super) fn settle(store: &Store, _lock: &KernelLock) -> Result<(), StoreError> {
+    let here = &store.location.common_dir;
+    let Some(writer) = written_down(store)? else { return Ok(()) };
+    match store.homes.standing(here, &writer)? {
+        Standing::Moved => store.homes.claim(here, &writer).map(drop),
+        Standing::Ours | Standing::Copy => Ok(()),
+    }
 }
 
 /// The writer of this clone, minted if it has none, and written down.
-pub(super) fn require(store: &Store, _lock: &KernelLock) -> Result<WriterId, StoreError> {
-    let file = store.agent.join("writer");
-    if let Some(writer) = read(&file)? {
+pub(super) fn require(store: &Store, lock: &KernelLock) -> Result<WriterId, StoreError> {
+    let here = &store.location.common_dir;
+    if let Some(writer) = find(store)? {
+        let known = Local::load(here)?.is_some_and(|l| l.writer == writer);
+        if !known || store.homes.noted(&writer).is_none() {
+            store.homes.claim(here, &writer)?;
+        }
         return Ok(writer);
     }
-    let writer = match find(store)? {
-        Some(writer) => writer,
-        None => mint(store)?,
-    };
-    let staged = store.agent.join("tmp").join(fresh_name(TMP_PREFIX));
-    files::replace(&file, &staged, format!("{writer}\n").as_bytes())?;
-    if let Some(note) = &store.note {
-        // The note is a second witness; without it the journal ref is one.
-        let _ = write_note(note, &writer);
+    let copied = written_down(store)?;
+    if copied.is_some() {
+        store.retire_log(lock)?;
+    }
+    let writer = mint(store)?;
+    // The local file first: a note without it would keep the id from nobody, but stay for ever.
+    place::write_local(here, &writer)?;
+    store.homes.claim(here, &writer)?;
+    if let Some(of) = copied {
+        store.said.add(format!(
+            "note: this repository is a copy of one that writes journal {of}: it goes on as {writer}, and reads {of} as another clone's"
+        ));
     }
     Ok(writer)
 }
@@ -79,11 +104,4 @@ fn mint(store: &Store) -> Result<WriterId, StoreError> {
             return Ok(writer);
         }
     }
-}
-
-fn write_note(note: &Path, writer: &WriterId) -> Result<(), StoreError> {
-    let dir = note.parent().unwrap_or(note);
-    files::make_dirs(dir)?;
-    let staged = dir.join(fresh_name(TMP_PREFIX));
-    Ok(files::replace(note, &staged, format!("{writer}\n").as_bytes())?)
 }

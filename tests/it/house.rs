@@ -197,6 +197,13 @@ impl TestEnv {
     }
 }
 
+/// Says what this machine or user does not allow to be tested: it was not seen to work.
+pub(crate) fn skipped(what: &str) {
+    // Not by a macro: what those print is shown for failed tests only.
+    std::io::Write::write_all(&mut std::io::stderr(), format!("SKIPPED: {what}\n").as_bytes())
+        .unwrap();
+}
+
 /// A string field of a JSON object.
 #[track_caller]
 pub(crate) fn text(object: &Value, field: &str) -> String {

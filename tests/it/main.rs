@@ -12,6 +12,7 @@ mod cases_gate;
 mod cases_staging;
 mod cases_store;
 mod cli_contract;
+mod copies;
 mod env;
 mod events;
 mod first_run;

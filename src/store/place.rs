@@ -1,0 +1,169 @@
+//! Which git directory a writer id belongs to: moved repositories, copies, and what was last seen of a journal.
+//!
+//! Contract: an id is used by one git directory at a time. Beside the id stands the path it was used at, in
+//! `agentproto/writer` and, under the id, in the user's state directory; the latter wins, the former decides
+//! alone where there is no usable state directory. Another path than ours that leads to the same directory
+//! (a bind mount, a link) is ours. Another directory there that still has the id makes us a copy. What cannot
+//! be told counts as a copy: a journal too many can be read, one with two heads cannot be mended.
+
+use super::{
+    error::StoreError,
+    loose::fresh_name,
+    names::{AGENT_DIR, TMP_PREFIX, journal_ref},
+};
+use crate::{
+    domain::ids::WriterId,
+    limits,
+    sys::{
+        env::Env,
+        files::{self, FileId},
+        lock::{KernelLock, LockError},
+    },
+};
+use std::{
+    ffi::OsString,
+    os::unix::ffi::{OsStrExt, OsStringExt},
+    path::{Path, PathBuf},
+};
+
+/// Where ids are used, as noted in the user's state directory.
+pub(super) struct Homes(Option<PathBuf>);
+
+/// What an id found in a git directory means there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Standing {
+    /// It is used here, and written down so.
+    Ours,
+    /// It was used elsewhere, and nothing there uses it any more: the repository was moved.
+    Moved,
+    /// Another git directory uses it.
+    Copy,
+}
+
+/// The id in `agentproto/writer`, and the path it was used at.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Local {
+    pub(super) writer: WriterId,
+    pub(super) path: Option<PathBuf>,
+}
+
+impl Local {
+    /// Reads it; an empty or damaged file is a lost one: there are other witnesses.
+    pub(super) fn load(common_dir: &Path) -> Result<Option<Self>, StoreError> {
+        Ok(files::read_optional(&common_dir.join(AGENT_DIR).join("writer"))?
+            .and_then(|data| decode(&data)))
+    }
+}
+
+/// The id on a line, then the path, which may hold newlines itself.
+fn encode(writer: &WriterId, path: &Path) -> Vec<u8> {
+    [format!("{writer}\n").as_bytes(), path.as_os_str().as_bytes(), b"\n"].concat()
+}
+
+fn decode(data: &[u8]) -> Option<Local> {
+    let end = data.iter().position(|b| *b == b'\n').unwrap_or(data.len());
+    let writer = std::str::from_utf8(&data[..end]).ok()?.trim().parse().ok()?;
+    let path = data.get(end + 1..).and_then(|rest| rest.strip_suffix(b"\n"));
+    let path = path.map(|p| PathBuf::from(OsString::from_vec(p.to_vec())));
+    Some(Local { writer, path: path.filter(|p| p.is_absolute()) })
+}
+
+/// Writes the id and its path down in a git directory.
+pub(super) fn write_local(common_dir: &Path, writer: &WriterId) -> Result<(), StoreError> {
+    let agent = common_dir.join(AGENT_DIR);
+    let staged = agent.join("tmp").join(fresh_name(TMP_PREFIX));
+    Ok(files::replace(&agent.join("writer"), &staged, &encode(writer, common_dir))?)
+}
+
+impl Homes {
+    pub(super) fn of(env: &Env) -> Self {
+        Self(env.state_dir().map(|dir| dir.join("writers")))
+    }
+
+    /// What the id means in this git directory. Nothing is written.
+    pub(super) fn standing(&self, here: &Path, writer: &WriterId) -> Result<Standing, StoreError> {
+        let noted = self.noted(writer);
+        let local = Local::load(here)?.filter(|l| l.writer == *writer).and_then(|l| l.path);
+        Ok(match noted.or(local) {
+            Some(path) if path == here => Standing::Ours,
+            Some(path) => elsewhere(&path, here, writer),
+            // The id alone, in our own directory: nobody else is known to use it.
+            None => Standing::Moved,
+        })
+    }
+
+    /// Where the id was used last, as far as this user knows.
+    pub(super) fn noted(&self, writer: &WriterId) -> Option<PathBuf> {
+        // A note that cannot be read is none: the path beside the id decides then.
+        let data = files::read_optional(&self.file(writer)?).ok()??;
+        decode(&data).filter(|l| l.writer == *writer)?.path
+    }
+
+    /// Writes down that the id is used here, unless another git directory was quicker.
+    pub(super) fn claim(&self, here: &Path, writer: &WriterId) -> Result<Standing, StoreError> {
+        let lock = self.lock()?;
+        match self.standing(here, writer)? {
+            Standing::Copy => return Ok(Standing::Copy),
+            Standing::Ours | Standing::Moved => {}
+        }
+        let used = Local { writer: writer.clone(), path: Some(here.to_owned()) };
+        if Local::load(here)? != Some(used) {
+            write_local(here, writer)?;
+        }
+        if lock.is_some() {
+            // Without the note the path beside the id decides.
+            let _ = self.note(here, writer);
+        }
+        Ok(Standing::Ours)
+    }
+
+    /// Of two copies that go on at once one is first. None where there is no usable state directory.
+    fn lock(&self) -> Result<Option<KernelLock>, StoreError> {
+        let Some(dir) = &self.0 else { return Ok(None) };
+        let made = files::make_dirs(dir).map_err(LockError::from);
+        let lock =
+            made.and_then(|()| KernelLock::acquire(&dir.join("lock"), limits::CLAIM_LOCK_WAIT_MS));
+        match lock {
+            Ok(lock) => Ok(Some(lock)),
+            Err(LockError::File(_)) => Ok(None),
+            Err(e @ LockError::Held { .. }) => Err(e.into()),
+        }
+    }
+
+    fn note(&self, here: &Path, writer: &WriterId) -> Result<(), StoreError> {
+        let Some(file) = self.file(writer) else { return Ok(()) };
+        let staged = file.with_file_name(fresh_name(TMP_PREFIX));
+        Ok(files::replace(&file, &staged, &encode(writer, here))?)
+    }
+
+    fn file(&self, writer: &WriterId) -> Option<PathBuf> {
+        Some(self.0.as_ref()?.join(writer.as_str()))
+    }
+}
+
+/// The id was used at another path: is that another place, and does it still use the id?
+fn elsewhere(path: &Path, here: &Path, writer: &WriterId) -> Standing {
+    let place = |path: &Path| FileId::at(path);
+    match (place(path), place(here)) {
+        (Ok(None), _) => Standing::Moved,
+        (Ok(Some(there)), Ok(Some(own))) if there == own => Standing::Ours,
+        (Ok(Some(_)), _) => match uses(path, writer) {
+            Ok(false) => Standing::Moved,
+            Ok(true) | Err(_) => Standing::Copy,
+        },
+        (Err(_), _) => Standing::Copy,
+    }
+}
+
+/// True when the git directory at `path` has this id, or, its own file lost, the id's journal.
+fn uses(path: &Path, writer: &WriterId) -> Result<bool, StoreError> {
+    if let Some(local) = Local::load(path)? {
+        return Ok(local.writer == *writer);
+    }
+    let name = journal_ref(writer);
+    if FileId::at(&path.join(&name))?.is_some() {
+        return Ok(true);
+    }
+    let packed = files::read_optional(&path.join("packed-refs"))?.unwrap_or_default();
+    Ok(packed.windows(name.len()).any(|w| w == name.as_bytes()))
+}
