@@ -72,6 +72,7 @@ codes! {
     NoSuchPolicy "no-such-policy" NOT_FOUND "list them: git agentproto policy list --all";
     NoSuchRevision "no-such-revision" NOT_FOUND "check the name with git rev-parse";
     NoSuchCursor "no-such-cursor" NOT_FOUND "take a cursor from git agentproto events --since tip";
+    SegmentDropped "segment-dropped" NOT_FOUND "what was before is not kept any more: leave out --since to begin at the first kept event";
     NoSuchEntity "no-such-entity" NOT_FOUND "list them: git agentproto status";
     Ambiguous "ambiguous" REFUSED "use an id";
 

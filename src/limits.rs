@@ -39,6 +39,15 @@ pub const OUTPUT_TAIL_BYTES: usize = 192 * 1024;
 /// Tail of the output shown in answers, bytes.
 pub const TAIL_SHOWN_BYTES: usize = 4 * 1024;
 
+/// Events of one segment of a journal. Part of the format: the number of a segment is told from it.
+pub const SEGMENT_EVENTS: u64 = 65_536;
+/// Positions above the lowest one at which the first entry of a segment is looked for before the segment is walked
+/// through, events: a batch rarely runs over by more.
+pub const SEEK_OVERRUN_EVENTS: usize = 64;
+/// Journal entries read at a time while a page is put together, events.
+pub const PAGE_CHUNK_EVENTS: usize = 256;
+/// Most a clock may have been set back for `--since TIME` to leave out nothing later, milliseconds.
+pub const CLOCK_SET_BACK_MS: i64 = 24 * 3600 * 1000;
 /// WAL frames that make a checkpoint due (storage C).
 pub const CHECKPOINT_FRAMES: u64 = 256;
 /// WAL bytes that make a checkpoint due (storage C).

@@ -8,8 +8,8 @@ use crate::{
     code::exit,
     domain::{cursor::Since, event::Entity},
     ledger::{Ledger, LedgerError, Query, Seen},
+    store::Tip,
     sys::clock,
-    wire::message::Message,
 };
 
 /// Entries shown before the first new one.
@@ -35,11 +35,31 @@ pub(super) fn run(cx: &Cx, args: LogArgs) -> Result<u8, CliError> {
     if args.follow {
         go_on(cx, &ledger, entity.as_ref(), &names)?;
     } else {
-        for seen in story(&ledger, entity.as_ref())?.take(args.limit.unwrap_or(usize::MAX)) {
-            cx.out(&line(cx, &names, &seen?))?;
+        let tip = ledger.tip()?;
+        let mut told = None;
+        let most = args.limit.unwrap_or(usize::MAX);
+        for seen in story(&ledger, tip.as_ref(), entity.as_ref())?.take(most) {
+            let seen = seen?;
+            cx.out(&line(cx, &names, &seen))?;
+            told = Some(seen);
+        }
+        if args.limit.is_none()
+            && let Some(before) = told.and_then(|seen| goes_on_before(&seen, entity.as_ref()))
+        {
+            cx.note(&format!("what was before event {before} is not kept any more"));
         }
     }
     Ok(exit::DONE)
+}
+
+/// The number of the oldest event that is shown, when there was an older one.
+fn goes_on_before(oldest: &Seen, entity: Option<&Entity>) -> Option<u64> {
+    let message = &oldest.message;
+    let older = match entity {
+        Some(_) => message.prev.is_some(),
+        None => message.seq > 1,
+    };
+    older.then_some(message.seq)
 }
 
 fn line(cx: &Cx, names: &Names, seen: &Seen) -> String {
@@ -52,41 +72,12 @@ fn line(cx: &Cx, names: &Names, seen: &Seen) -> String {
 /// The entries of an entity, or all of them, newest first.
 fn story<'a>(
     ledger: &'a Ledger,
+    tip: Option<&'a Tip>,
     entity: Option<&Entity>,
-) -> Result<impl Iterator<Item = Result<Seen, LedgerError>> + use<'a>, CliError> {
-    let mut wanted = match entity {
-        Some(entity) => Wanted::Number(last_of(ledger, entity)?),
-        None => Wanted::All,
-    };
-    Ok(ledger.backwards()?.filter(move |seen| match seen {
-        Ok(seen) => wanted.takes(&seen.message),
-        Err(_) => true,
-    }))
-}
-
-/// Which entry of a walk towards the past belongs to the story.
-enum Wanted {
-    All,
-    Number(Option<u64>),
-}
-
-impl Wanted {
-    fn takes(&mut self, message: &Message) -> bool {
-        match self {
-            Self::All => true,
-            Self::Number(seq) if *seq == Some(message.seq) => {
-                *seq = message.prev;
-                true
-            }
-            Self::Number(_) => false,
-        }
-    }
-}
-
-fn last_of(ledger: &Ledger, entity: &Entity) -> Result<Option<u64>, CliError> {
+) -> Result<Box<dyn Iterator<Item = Result<Seen, LedgerError>> + 'a>, CliError> {
     Ok(match entity {
-        Entity::Session(id) => Some(ledger.require_session(id)?.last),
-        Entity::Policy(id) => Some(ledger.require_policy(id)?.last),
+        Some(entity) => Box::new(ledger.story(tip, entity)?),
+        None => Box::new(ledger.backwards(tip)?),
     })
 }
 
@@ -94,10 +85,8 @@ fn last_of(ledger: &Ledger, entity: &Entity) -> Result<Option<u64>, CliError> {
 fn go_on(cx: &Cx, ledger: &Ledger, entity: Option<&Entity>, names: &Names) -> Result<(), CliError> {
     // Taken first: what is appended meanwhile is shown by the stream, once.
     let tip = ledger.tip()?;
-    let before: Result<Vec<Seen>, LedgerError> = story(ledger, entity)?
-        .skip_while(|s| s.as_ref().is_ok_and(|s| Some(s.message.seq) > tip.as_ref().map(|t| t.seq)))
-        .take(BEFORE_FOLLOWING)
-        .collect();
+    let before: Result<Vec<Seen>, LedgerError> =
+        story(ledger, tip.as_ref(), entity)?.take(BEFORE_FOLLOWING).collect();
     for seen in before?.iter().rev() {
         cx.out(&line(cx, names, seen))?;
     }
@@ -126,28 +115,24 @@ mod tests {
     use super::*;
     use crate::wire::message::decode;
 
+    fn seen(seq: u64, prev: Option<u64>) -> Seen {
+        let prev = prev.map_or(String::new(), |p| format!("Prev: {p}\n"));
+        let text = format!(
+            "a b: c\n\nSeq: {seq}\nKind: a:b\n{prev}At: 2023-11-14T22:13:20.000Z\nActor: cli\n\
+             Engine: 1\nData: {{}}\n"
+        );
+        let (id, tree) = ("1".repeat(40).parse().unwrap(), "2".repeat(40).parse().unwrap());
+        let writer = "0123456789ab".parse().unwrap();
+        Seen { id, writer, tree, message: decode(text.as_bytes()).unwrap() }
+    }
+
     #[test]
-    fn a_story_follows_prev_and_nothing_else() {
-        let entry = |seq: u64, prev: Option<u64>| {
-            let prev = prev.map_or(String::new(), |p| format!("Prev: {p}\n"));
-            let text = format!(
-                "a b: c\n\nSeq: {seq}\nKind: a:b\n{prev}At: 2023-11-14T22:13:20.000Z\nActor: cli\n\
-                 Engine: 1\nData: {{}}\n"
-            );
-            decode(text.as_bytes()).unwrap()
-        };
-        let entries = [
-            entry(6, Some(5)),
-            entry(5, Some(2)),
-            entry(4, Some(3)),
-            entry(2, None),
-            entry(1, None),
-        ];
-        let told = |mut wanted: Wanted| -> Vec<u64> {
-            entries.iter().filter(|m| wanted.takes(m)).map(|m| m.seq).collect()
-        };
-        assert_eq!(told(Wanted::Number(Some(5))), [5, 2]);
-        assert_eq!(told(Wanted::Number(None)), [0; 0]);
-        assert_eq!(told(Wanted::All), [6, 5, 4, 2, 1]);
+    fn a_story_whose_beginning_is_missing_says_so() {
+        let session = "ses_01arz3ndektsv4rrffq69g5fav".parse().unwrap();
+        let entity = Some(Entity::Session(session));
+        assert_eq!(goes_on_before(&seen(9, Some(3)), entity.as_ref()), Some(9));
+        assert_eq!(goes_on_before(&seen(9, None), entity.as_ref()), None);
+        assert_eq!(goes_on_before(&seen(9, None), None), Some(9));
+        assert_eq!(goes_on_before(&seen(1, None), None), None);
     }
 }

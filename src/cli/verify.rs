@@ -86,22 +86,28 @@ pub(super) fn journal(journal: &JournalReport) -> Value {
     let problem = journal.problem.as_ref();
     json!({
         "writer": journal.writer.as_str(),
-        "tip": journal.tip.to_string(),
+        "tip": journal.tip.map(|tip| tip.to_string()),
+        "from": journal.from,
         "events": journal.events,
         "ok": journal.ok,
-        "problem": problem.map(|(at, why)| json!({ "at": at.to_string(), "why": why })),
+        "problem": problem.map(|(at, why)| json!({ "at": at.map(|at| at.to_string()), "why": why })),
     })
 }
 
 /// The line of a journal for people.
 pub(super) fn journal_line(journal: &JournalReport) -> String {
-    let (writer, events) = (&journal.writer, journal.events);
+    let (writer, from, events) = (&journal.writer, journal.from, journal.events);
+    let what =
+        if from == 1 { format!("{events} events") } else { format!("events {from} to {events}") };
+    let before =
+        if from == 1 { "" } else { "; older ones are not kept, nothing is provable of them" };
     match &journal.problem {
-        None if journal.ok => format!("journal {writer}: {events} events, all hold\n"),
-        None => format!("journal {writer}: {events} events, not all hold\n"),
-        Some((at, why)) => {
-            format!("journal {writer}: {events} events hold, then {at}: {}\n", shown(why))
+        None if journal.ok => format!("journal {writer}: {what}, all hold{before}\n"),
+        None => format!("journal {writer}: {what}, not all hold{before}\n"),
+        Some((Some(at), why)) => {
+            format!("journal {writer}: {what} hold, then {at}: {}{before}\n", shown(why))
         }
+        Some((None, why)) => format!("journal {writer} cannot be read: {}\n", shown(why)),
     }
 }
 
@@ -151,10 +157,17 @@ mod tests {
             evidence: vec![],
         };
         let writer = "0123456789ab".parse().unwrap();
-        let problem = Some((sha, "sequence\u{1b}".to_owned()));
+        let problem = Some((Some(sha), "sequence\u{1b}".to_owned()));
         Report {
             commits: vec![commit],
-            journals: vec![JournalReport { writer, tip: sha, events: 3, ok: false, problem }],
+            journals: vec![JournalReport {
+                writer,
+                tip: Some(sha),
+                from: 1,
+                events: 3,
+                ok: false,
+                problem,
+            }],
             ok: false,
             exit: exit::BROKEN,
             completeness: "not consistent, see the journals".into(),

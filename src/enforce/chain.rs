@@ -5,8 +5,11 @@
 //! tree after it must be exactly the one that follows. The first thing that does not fit ends the reading and
 //! makes the whole journal worth nothing as evidence. An event of another machine version cannot be checked,
 //! which is no better.
+//!
+//! A journal whose oldest segments are not here any more begins with a state that nothing proves. It is taken as it
+//! is, and what follows has to fit it: nothing that began before can be proved by it.
 
-use super::commits::Objects;
+use super::{commits::Objects, kept};
 use crate::{
     domain::{
         ack::AckOutcome,
@@ -19,13 +22,15 @@ use crate::{
     },
     engine::{ENGINE, State, step},
     store::{
-        StoreError, Tip,
+        Segment, StoreError, Tip,
         object::{Kind, Object, hash},
+        reading::Unreadable,
+        segments::Kept,
         tree::{self, Change, Mode},
     },
     wire::{
         document::{self, Document, closed_path, open_path},
-        message::{self, Beside},
+        message::{self, Beside, Message},
     },
 };
 use serde::{Serialize, de::DeserializeOwned};
@@ -49,14 +54,23 @@ pub(super) enum Began {
 /// The first thing in a journal that does not fit.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Broken {
-    /// The entry it was found at.
-    pub(super) at: Oid,
+    /// The entry it was found at; none when not even the end of the journal can be told.
+    pub(super) at: Option<Oid>,
     pub(super) why: String,
+}
+
+impl Broken {
+    fn at(id: Oid, why: String) -> Self {
+        Self { at: Some(id), why }
+    }
 }
 
 /// What the events of one policy say, and which they are.
 #[derive(Debug)]
 pub(super) struct Story {
+    /// It is told from the beginning; else some of it was in a segment that is not here any more.
+    pub(super) whole: bool,
+    /// Its first event.
     pub(super) attached: Oid,
     pub(super) passed: Option<Oid>,
     pub(super) ready: Option<Ready>,
@@ -78,8 +92,11 @@ pub(super) struct Ready {
 /// A journal that was read.
 pub(super) struct Chain {
     pub(super) writer: WriterId,
-    pub(super) tip: Oid,
-    /// Events that hold.
+    /// None when it cannot be told.
+    pub(super) tip: Option<Oid>,
+    /// Number of the first event that is here; 1 unless older segments were dropped.
+    pub(super) from: u64,
+    /// Number of the last event that holds.
     pub(super) events: u64,
     /// The repository it says it belongs to.
     pub(super) repo: Option<String>,
@@ -90,6 +107,28 @@ pub(super) struct Chain {
 }
 
 impl Chain {
+    fn empty(writer: WriterId, tip: Option<Oid>) -> Self {
+        Self {
+            writer,
+            tip,
+            from: 1,
+            events: 0,
+            repo: None,
+            broken: None,
+            began: Began::NotYet,
+            state: State::default(),
+            stories: BTreeMap::new(),
+        }
+    }
+
+    /// A journal whose end cannot be read: it holds nothing and is nothing worth.
+    pub(super) fn unreadable(journal: &Unreadable) -> Self {
+        let mut chain = Self::empty(journal.writer.clone(), journal.id);
+        let why = format!("{}: {}", journal.name, journal.why);
+        chain.broken = Some(Broken { at: journal.id, why });
+        chain
+    }
+
     /// A policy with its story.
     pub(super) fn policy(&self, id: &PolicyId) -> Option<(&Policy, &Story)> {
         Some((self.state.policies.get(id)?, self.stories.get(id)?))
@@ -107,35 +146,11 @@ impl Chain {
     }
 }
 
-/// Reads a whole journal.
+/// Reads a whole journal, as far as it is kept.
 pub(super) fn read(objects: Objects<'_>, tip: &Tip) -> Chain {
-    let mut replay = Replay {
-        objects,
-        root: None,
-        trees: HashMap::new(),
-        chain: Chain {
-            writer: tip.writer.clone(),
-            tip: tip.id,
-            events: 0,
-            repo: None,
-            broken: None,
-            began: Began::NotYet,
-            state: State::default(),
-            stories: BTreeMap::new(),
-        },
-    };
-    let broken = |at: Oid, why: String| Some(Broken { at, why });
-    match entries(objects, tip.id) {
-        Err((at, why)) => replay.chain.broken = broken(at, why),
-        Ok(entries) => {
-            for entry in entries.iter().rev() {
-                if let Err(why) = replay.entry(entry) {
-                    replay.chain.broken = broken(entry.id, why);
-                    break;
-                }
-            }
-        }
-    }
+    let chain = Chain::empty(tip.writer.clone(), Some(tip.id));
+    let mut replay = Replay { objects, root: None, trees: HashMap::new(), chain };
+    replay.chain.broken = replay.segments(tip).err();
     replay.chain
 }
 
@@ -146,14 +161,25 @@ struct Entry {
     message: Vec<u8>,
 }
 
-/// All entries, newest first.
-fn entries(objects: Objects<'_>, tip: Oid) -> Result<Vec<Entry>, (Oid, String)> {
+/// What an entry begins.
+#[derive(Clone, Copy, Debug)]
+enum Begins {
+    Nothing,
+    TheJournal,
+    /// What is kept of it: the segments before are not here.
+    WhatIsKept,
+    /// A segment after the one that ends here.
+    SegmentAfter(Oid),
+}
+
+/// The entries of the segment that ends at `last`, newest first.
+fn entries(objects: Objects<'_>, last: Oid) -> Result<Vec<Entry>, Broken> {
     let mut entries = Vec::new();
-    let mut next = Some(tip);
+    let mut next = Some(last);
     while let Some(id) = next {
-        let commit = objects.commit(&id).map_err(|e| (id, e.to_string()))?;
+        let commit = objects.commit(&id).map_err(|e| Broken::at(id, e.to_string()))?;
         if commit.parents.len() > 1 {
-            return Err((id, "an entry has more than one parent".to_owned()));
+            return Err(Broken::at(id, "an entry has more than one parent".to_owned()));
         }
         next = commit.parents.first().copied();
         entries.push(Entry { id, tree: commit.tree, message: commit.message });
@@ -170,8 +196,30 @@ struct Replay<'a> {
 }
 
 impl Replay<'_> {
-    fn entry(&mut self, entry: &Entry) -> Result<(), String> {
-        let recorded = self.decode(entry)?;
+    fn segments(&mut self, tip: &Tip) -> Result<(), Broken> {
+        let kept = self.objects.0.kept_segments(tip);
+        let kept = kept.map_err(|e| Broken::at(tip.id, e.to_string()))?;
+        let mut ended = None;
+        for Kept { segment, last } in kept {
+            let mut begins = match ended.replace(last) {
+                Some(before) => Begins::SegmentAfter(before),
+                None if segment == Segment::FIRST => Begins::TheJournal,
+                None => Begins::WhatIsKept,
+            };
+            for entry in entries(self.objects, last)?.iter().rev() {
+                self.entry(entry, begins).map_err(|why| Broken::at(entry.id, why))?;
+                begins = Begins::Nothing;
+            }
+        }
+        Ok(())
+    }
+
+    fn entry(&mut self, entry: &Entry, begins: Begins) -> Result<(), String> {
+        let recorded = self.decode(entry, begins)?;
+        match begins {
+            Begins::WhatIsKept => return self.take_as_it_is(entry, &recorded),
+            Begins::Nothing | Begins::TheJournal | Begins::SegmentAfter(_) => {}
+        }
         let before = self.around(&recorded.event);
         let prev = last_of(&before, &recorded.event.subject);
         if recorded.prev != prev {
@@ -187,21 +235,29 @@ impl Replay<'_> {
         Ok(())
     }
 
-    fn decode(&mut self, entry: &Entry) -> Result<Recorded, String> {
+    /// The state after the first event that is kept: nothing here proves it.
+    fn take_as_it_is(&mut self, entry: &Entry, recorded: &Recorded) -> Result<(), String> {
+        self.chain.state = kept::state_at(self.objects, &entry.tree)?;
+        let oldest = self.chain.state.sessions.values().min_by_key(|s| s.since);
+        self.chain.began = match oldest {
+            None => Began::NotYet,
+            Some(session) => session.base.map_or(Began::BeforeTheFirstCommit, Began::At),
+        };
+        self.root = Some(entry.tree);
+        (self.chain.from, self.chain.events) = (recorded.seq, recorded.seq);
+        Ok(())
+    }
+
+    fn decode(&mut self, entry: &Entry, begins: Begins) -> Result<Recorded, String> {
         let message = message::decode(&entry.message).map_err(|e| e.to_string())?;
-        let expected = self.chain.events + 1;
+        let expected = match begins {
+            Begins::WhatIsKept => message.seq,
+            Begins::Nothing | Begins::TheJournal | Begins::SegmentAfter(_) => self.chain.events + 1,
+        };
         if message.seq != expected {
             return Err(format!("Seq is {}, expected {expected}", message.seq));
         }
-        match (expected, &message.repo, message.format) {
-            (1, Some(repo), Some(message::FORMAT)) => self.chain.repo = Some(repo.clone()),
-            (1, Some(_), Some(other)) => {
-                return Err(format!("journal format {other} is not known"));
-            }
-            (1, _, _) => return Err("the first event names no repository and format".to_owned()),
-            (_, None, None) => {}
-            (_, _, _) => return Err("repository and format stand in a later event".to_owned()),
-        }
+        self.begins(&message, begins)?;
         if message.engine != ENGINE {
             let engine = message.engine;
             return Err(format!("engine {engine} made it, this version can only check {ENGINE}"));
@@ -210,6 +266,40 @@ impl Replay<'_> {
         let recorded = recorded.ok_or_else(|| format!("the kind {} is not known", message.kind))?;
         reads_as(&recorded, message.beside(), &entry.message)?;
         Ok(recorded)
+    }
+
+    /// Repository, format and what it continues stand in the first entry of each segment and nowhere else, and all
+    /// segments are of one repository.
+    fn begins(&mut self, message: &Message, begins: Begins) -> Result<(), String> {
+        let (repo, format, continues) = (&message.repo, message.format, message.continues);
+        let continued = match begins {
+            Begins::Nothing if repo.is_none() && format.is_none() && continues.is_none() => {
+                return Ok(());
+            }
+            Begins::Nothing => {
+                return Err("repository and format stand in a later event".to_owned());
+            }
+            Begins::TheJournal => None,
+            Begins::WhatIsKept => continues,
+            Begins::SegmentAfter(last) => Some(last),
+        };
+        let (Some(repo), Some(format)) = (repo, format) else {
+            return Err("the first event names no repository and format".to_owned());
+        };
+        if format != message::FORMAT {
+            return Err(format!("journal format {format} is not known"));
+        }
+        if continues != continued {
+            let text =
+                |id: Option<Oid>| id.map_or_else(|| "nothing".to_owned(), |id| id.to_string());
+            let (said, expected) = (text(continues), text(continued));
+            return Err(format!("it continues {said}, what is before it ends at {expected}"));
+        }
+        if let Some(other) = self.chain.repo.as_ref().filter(|known| *known != repo) {
+            return Err(format!("it belongs to repository {repo}, what is before it to {other}"));
+        }
+        self.chain.repo = Some(repo.clone());
+        Ok(())
     }
 
     /// The entities `step` looks at for this event: small, or each step would copy the whole state.
@@ -339,6 +429,7 @@ impl Replay<'_> {
             return;
         };
         let story = self.chain.stories.entry(policy.clone()).or_insert_with(|| Story {
+            whole: matches!(recorded.event.body, Body::PolicyAttached(_)),
             attached: id,
             passed: None,
             ready: None,
@@ -384,9 +475,10 @@ fn reads_as(recorded: &Recorded, beside: Beside<'_>, actual: &[u8]) -> Result<()
 
 /// Lines of the last paragraph that this version writes, but for `Data`.
 fn trailers(message: &str) -> impl Iterator<Item = &str> {
-    const NAMES: [&str; 13] = [
+    const NAMES: [&str; 14] = [
         "Repo",
         "Format",
+        "Continues",
         "Seq",
         "Kind",
         "Session",

@@ -71,6 +71,13 @@ impl Objects<'_> {
         Ok(found)
     }
 
+    /// Every path of a tree that is no tree itself, in path order.
+    pub(super) fn files(self, tree: &Oid) -> Result<Vec<Changed>, StoreError> {
+        let mut found = Vec::new();
+        self.compare(None, Some(tree), &[], &mut found)?;
+        Ok(found)
+    }
+
     fn compare(
         self,
         from: Option<&Oid>,

@@ -16,7 +16,11 @@ use crate::{
         policy::{Candidate, Outcome, Policy},
     },
     ledger::Ledger,
-    store::{NOTES_ACKS, NOTES_GATES, Recovered, StoreError, evidence_ref, tree::Mode},
+    store::{
+        NOTES_ACKS, NOTES_GATES, Recovered, StoreError,
+        segments::{Finished, Standing},
+        tree::Mode,
+    },
     sys::files,
 };
 use std::{collections::HashSet, path::PathBuf};
@@ -101,7 +105,8 @@ pub fn fsck(ledger: &Ledger) -> Result<FsckReport, VerifyError> {
     };
     for chain in &chains {
         if let Some(broken) = &chain.broken {
-            let what = format!("entry {}: {}", broken.at, broken.why);
+            let at = broken.at.map_or_else(String::new, |at| format!("entry {at}: "));
+            let what = format!("{at}{}", broken.why);
             found.add(Severity::Broken, Code::JournalCorrupt, chain.writer.to_string(), what);
         }
     }
@@ -109,6 +114,7 @@ pub fn fsck(ledger: &Ledger) -> Result<FsckReport, VerifyError> {
         candidates(ledger, own, &mut found);
         notes(ledger, own, &mut found);
     }
+    finished_segments(ledger, &mut found);
     leftovers(&before, ledger, &mut found);
     Ok(found.report(healed, &chains))
 }
@@ -120,6 +126,39 @@ fn own<'a>(ledger: &Ledger, chains: &'a [Chain], found: &mut Findings) -> Option
         Err(e) => {
             found.store("the writer id", &e);
             None
+        }
+    }
+}
+
+/// Every finished segment of our own journal has a ref at the entry that the segment after it continues. One that
+/// was dropped is gone for good: nothing is wrong with that.
+fn finished_segments(ledger: &Ledger, found: &mut Findings) {
+    let store = ledger.store();
+    let finished = store
+        .own_tip()
+        .and_then(|tip| tip.map_or(Ok(Vec::new()), |tip| store.finished_segments(&tip)));
+    let finished = match finished {
+        Ok(finished) => finished,
+        Err(e) => return found.store("the segments of the journal", &e),
+    };
+    for Finished { name, last, standing, .. } in finished {
+        let last = last.map_or_else(|| "an entry nobody names".to_owned(), |id| id.to_string());
+        match standing {
+            Standing::Whole | Standing::Dropped => {}
+            Standing::Lost => {
+                let what = format!(
+                    "the ref is gone, its last entry is here: git update-ref {name} {last}"
+                );
+                found.problem(Code::StoreUnusable, &name, what);
+            }
+            Standing::Elsewhere { actual } => {
+                let what = format!("it is at {actual}, the segment after it continues {last}");
+                found.add(Severity::Broken, Code::JournalDiverged, name, what);
+            }
+            Standing::Unproven => {
+                let what = "nothing here proves it: a segment after it is missing".to_owned();
+                found.problem(Code::StoreUnusable, &name, what);
+            }
         }
     }
 }
@@ -155,12 +194,15 @@ fn candidates(ledger: &Ledger, own: &Chain, found: &mut Findings) {
 fn pins(ledger: &Ledger, own: &Chain) -> Result<HashSet<Oid>, StoreError> {
     let objects = Objects(ledger.store());
     let mut pinned = HashSet::new();
-    let mut next = ledger.store().reference(&evidence_ref(&own.writer))?;
-    while let Some(id) = next {
-        let pin = objects.commit(&id)?;
-        // The pinned commit is the last parent, the pin before the first of two.
-        pinned.extend(pin.parents.last().copied());
-        next = pin.parents.first().copied().filter(|_| pin.parents.len() > 1);
+    // The first pin of a segment has the pinned commit alone for a parent, so each chain ends in its segment.
+    for tip in ledger.store().evidence_tips(&own.writer)? {
+        let mut next = Some(tip);
+        while let Some(id) = next {
+            let pin = objects.commit(&id)?;
+            // The pinned commit is the last parent, the pin before the first of two.
+            pinned.extend(pin.parents.last().copied());
+            next = pin.parents.first().copied().filter(|_| pin.parents.len() > 1);
+        }
     }
     Ok(pinned)
 }

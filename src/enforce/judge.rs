@@ -198,7 +198,7 @@ impl<'a> Bench<'a> {
     /// Judges one commit by the best that any sound journal says of it.
     pub(super) fn judge(&self, sha: Oid) -> Verified {
         let stories = self.named.get(&sha).map_or(&[][..], Vec::as_slice);
-        let judged = stories.iter().filter_map(|(chain, id)| self.by_policy(sha, chain, id));
+        let judged = stories.iter().map(|(chain, id)| self.by_policy(sha, chain, id));
         judged.min_by_key(|v| v.outcome).unwrap_or_else(|| self.unnamed(sha))
     }
 
@@ -219,8 +219,12 @@ impl<'a> Bench<'a> {
         }
     }
 
-    fn by_policy(&self, sha: Oid, chain: &Chain, id: &PolicyId) -> Option<Verified> {
-        let (policy, story) = chain.policy(id)?;
+    fn by_policy(&self, sha: Oid, chain: &Chain, id: &PolicyId) -> Verified {
+        let Some((policy, story)) = chain.policy(id).filter(|(_, story)| story.whole) else {
+            let why = "events that would prove it were in a segment that is not kept any more";
+            let bare = Verified::bare(sha, Outcome::Unknown, why.to_owned());
+            return Verified { policy: Some(id.clone()), ..bare };
+        };
         let lines: Vec<GateLine> =
             policy.gate_lines().filter_map(|line| GateLine::parse(line).ok()).collect();
         let dirty = lines.iter().map(|l| l.dirty).reduce(|a, b| Some(a?.max(b?))).flatten();
@@ -247,7 +251,7 @@ impl<'a> Bench<'a> {
                 verified.reason = Some(why);
             }
         }
-        Some(verified)
+        verified
     }
 
     fn prove(
@@ -329,7 +333,8 @@ impl<'a> Bench<'a> {
 fn acks_in_order(chain: &Chain) -> impl Iterator<Item = (Oid, &str)> {
     let mut all: Vec<(Timestamp, u64, Oid, &str)> = Vec::new();
     for (id, story) in &chain.stories {
-        let Some((policy, _)) = chain.policy(id) else { continue };
+        // Of a story that is not whole it cannot be told which event consumed which line.
+        let Some((policy, _)) = chain.policy(id).filter(|_| story.whole) else { continue };
         let lines = policy.acks.iter().map(|a| a.line.as_str());
         let request = policy.request_seq.unwrap_or(0);
         all.extend(story.acked.iter().zip(lines).map(|((e, at), line)| (*at, request, *e, line)));

@@ -8,6 +8,7 @@ mod chain;
 mod commits;
 pub mod fsck;
 mod judge;
+mod kept;
 #[cfg(test)]
 mod tests;
 pub mod verify;

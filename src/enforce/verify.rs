@@ -44,14 +44,16 @@ pub struct Report {
 pub struct JournalReport {
     /// Whose.
     pub writer: WriterId,
-    /// Its last entry.
-    pub tip: Oid,
-    /// Events that hold, from the first on.
+    /// Its last entry; none when it cannot be told.
+    pub tip: Option<Oid>,
+    /// Number of the first event that is here; 1 unless older segments are not kept any more.
+    pub from: u64,
+    /// Number of the last event that holds; 0 when none does.
     pub events: u64,
     /// All of it holds.
     pub ok: bool,
-    /// The entry at which it stops to hold, and why.
-    pub problem: Option<(Oid, String)>,
+    /// The entry at which it stops to hold, if that can be told, and why.
+    pub problem: Option<(Option<Oid>, String)>,
 }
 
 /// Verification could not be done at all.
@@ -114,13 +116,14 @@ pub(super) fn read_journals(
 ) -> Result<Vec<Chain>, StoreError> {
     let objects = Objects(ledger.store());
     let ours = trust.map(|t| t.repo_id.to_string());
-    let tips = ledger.store().journals()?;
+    let journals = ledger.store().journals()?;
     let read = |tip| {
         let mut chain = chain::read(objects, tip);
         chain.require_repo(ours.as_deref());
         chain
     };
-    Ok(tips.iter().map(read).collect())
+    let unreadable = journals.unreadable.iter().map(Chain::unreadable);
+    Ok(journals.tips.iter().map(read).chain(unreadable).collect())
 }
 
 /// The signers in force now; a sentence when it cannot be told who may sign.
@@ -134,6 +137,7 @@ pub(super) fn journal_report(chain: &Chain) -> JournalReport {
     JournalReport {
         writer: chain.writer.clone(),
         tip: chain.tip,
+        from: chain.from,
         events: chain.events,
         ok: chain.broken.is_none(),
         problem: chain.broken.as_ref().map(|b| (b.at, b.why.clone())),
@@ -150,10 +154,14 @@ fn report(commits: Vec<Verified>, chains: &[Chain]) -> Report {
     } else {
         exit::NO
     };
-    let completeness = match (journals.is_empty(), sound) {
-        (true, _) => "no journal here, nothing can be told",
-        (false, true) => "internally consistent, completeness not provable",
-        (false, false) => "not consistent, see the journals",
+    let whole = journals.iter().all(|j| j.from == 1);
+    let completeness = match (journals.is_empty(), sound, whole) {
+        (true, _, _) => "no journal here, nothing can be told",
+        (false, true, true) => "internally consistent, completeness not provable",
+        (false, true, false) => {
+            "what is kept is internally consistent, nothing is provable of dropped segments"
+        }
+        (false, false, _) => "not consistent, see the journals",
     };
     Report {
         commits,

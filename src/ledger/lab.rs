@@ -122,7 +122,9 @@ impl Lab {
     }
 
     pub(super) fn kinds(&self, ledger: &Ledger) -> Vec<String> {
-        let seen: Vec<_> = ledger.backwards().unwrap().collect::<Result<_, _>>().unwrap();
+        let tip = ledger.tip().unwrap();
+        let seen = ledger.backwards(tip.as_ref()).unwrap();
+        let seen: Vec<_> = seen.collect::<Result<_, _>>().unwrap();
         seen.iter().rev().map(|s| s.message.kind.as_str().to_owned()).collect()
     }
 }

@@ -13,7 +13,8 @@ use crate::{
         time::Timestamp,
     },
     engine::State,
-    store::{Tip, tree},
+    limits,
+    store::{Entry, StoreError, Tip, tree},
     wire::message::{self, Message},
 };
 
@@ -26,8 +27,6 @@ pub struct Seen {
     pub writer: WriterId,
     /// State tree after it.
     pub tree: Oid,
-    /// Previous entry.
-    pub parent: Option<Oid>,
     /// What it says.
     pub message: Message,
 }
@@ -208,7 +207,8 @@ impl Ledger {
     /// Refuses a policy that another clone's journal tells of: only its owner answers for it.
     pub(super) fn require_not_foreign(&self, id: &PolicyId) -> Result<(), LedgerError> {
         let own = self.tip()?.map(|tip| tip.writer);
-        for tip in self.store.journals()? {
+        // A journal that cannot be read tells of no policy: `verify` and `fsck` tell of it.
+        for tip in self.store.journals()?.tips {
             let read = |path: &str| self.store.document(&tip.tree, path).map_err(LedgerError::from);
             let foreign = Some(&tip.writer) != own.as_ref();
             if foreign && load::load_one::<Policy>(&Entity::Policy(id.clone()), &read)?.is_some() {
@@ -345,92 +345,159 @@ impl Ledger {
         Ok(names)
     }
 
-    /// The journal entry with this id.
-    ///
-    /// # Errors
-    /// It is missing or no journal entry.
-    pub fn seen(&self, writer: &WriterId, id: &Oid) -> Result<Seen, LedgerError> {
-        let entry = self.store.entry(id)?;
-        let message = message::decode(&entry.message)
-            .map_err(|source| LedgerError::Message { id: *id, source })?;
-        Ok(Seen {
-            id: *id,
-            writer: writer.clone(),
-            tree: entry.tree,
-            parent: entry.parent,
-            message,
-        })
-    }
-
-    /// Entries of this clone's journal from the newest back to the oldest.
+    /// Entries of this clone's journal from the newest back to the oldest that is kept.
     ///
     /// # Errors
     /// The journal cannot be opened; each item can fail by itself.
-    pub fn backwards(
-        &self,
-    ) -> Result<impl Iterator<Item = Result<Seen, LedgerError>> + '_, LedgerError> {
-        let tip = self.tip()?;
-        let writer = tip.as_ref().map(|t| t.writer.clone());
-        let mut next = tip.map(|t| t.id);
-        Ok(std::iter::from_fn(move || {
-            let id = next.take()?;
-            let seen = self.seen(writer.as_ref()?, &id);
-            next = seen.as_ref().ok().and_then(|s| s.parent);
-            Some(seen)
+    pub fn backwards<'a>(
+        &'a self,
+        tip: Option<&'a Tip>,
+    ) -> Result<impl Iterator<Item = Result<Seen, LedgerError>> + use<'a>, LedgerError> {
+        let entries = tip.map(|tip| self.store.newest_first(tip)).transpose()?;
+        let writer = tip.map(|tip| &tip.writer);
+        Ok(entries.into_iter().flatten().filter_map(move |entry| {
+            let writer = writer?;
+            Some(entry.map_err(LedgerError::from).and_then(|entry| seen(writer, entry)))
         }))
     }
 
-    /// The entry of event number `seq`, when the journal has it.
+    /// The story of one entity as of `tip`: its last event, the one before it of the same entity, and so on as far
+    /// as they are kept.
+    ///
+    /// # Errors
+    /// The state cannot be read; each item can fail by itself, which ends the story.
+    pub fn story<'a>(
+        &'a self,
+        tip: Option<&'a Tip>,
+        entity: &Entity,
+    ) -> Result<impl Iterator<Item = Result<Seen, LedgerError>> + use<'a>, LedgerError> {
+        let mut next = tip.map(|tip| self.last_event_of(tip, entity)).transpose()?.flatten();
+        Ok(std::iter::from_fn(move || {
+            let seq = next.take()?;
+            let found = self.kept_at(tip?, seq).transpose()?;
+            Some(found.and_then(|seen| match seen.message.prev {
+                Some(prev) if prev >= seq => {
+                    let why = format!("event {seq} names {prev} as the one before it");
+                    Err(LedgerError::Corrupt(why))
+                }
+                prev => {
+                    next = prev;
+                    Ok(seen)
+                }
+            }))
+        }))
+    }
+
+    /// Number of the last event of an entity, none when the state at `tip` does not know it.
+    fn last_event_of(&self, tip: &Tip, entity: &Entity) -> Result<Option<u64>, LedgerError> {
+        let read = |path: &str| self.store.document(&tip.tree, path).map_err(LedgerError::from);
+        Ok(match entity {
+            Entity::Session(_) => load::load_one::<Session>(entity, &read)?.map(|d| d.value.last),
+            Entity::Policy(_) => load::load_one::<Policy>(entity, &read)?.map(|d| d.value.last),
+        })
+    }
+
+    /// The entry of event number `seq`, when the journal has and keeps it.
     ///
     /// # Errors
     /// The journal cannot be read.
     pub fn at_seq(&self, seq: u64) -> Result<Option<Seen>, LedgerError> {
-        for seen in self.backwards()? {
-            let seen = seen?;
-            if seen.message.seq <= seq {
-                return Ok((seen.message.seq == seq).then_some(seen));
-            }
+        self.tip()?.map_or(Ok(None), |tip| self.kept_at(&tip, seq))
+    }
+
+    fn kept_at(&self, tip: &Tip, seq: u64) -> Result<Option<Seen>, LedgerError> {
+        match self.store.seek_in(tip, seq) {
+            Ok(entry) => entry.map(|entry| seen(&tip.writer, entry)).transpose(),
+            Err(StoreError::SegmentDropped { .. }) => Ok(None),
+            Err(e) => Err(e.into()),
         }
-        Ok(None)
     }
 
     /// Number of the event a cursor stands after.
     ///
     /// # Errors
-    /// `no-such-cursor` for one that is not of this journal.
+    /// `no-such-cursor` for one that is not of this journal, `segment-dropped` for one before what is kept.
     pub fn position(&self, since: &Since) -> Result<u64, LedgerError> {
-        let tip = self.tip()?;
-        let last = tip.as_ref().map_or(0, |t| t.seq);
-        let unknown = |text: String| {
-            LedgerError::refused(Code::NoSuchCursor, &text, "the cursor is not of this journal")
-        };
+        self.position_in(self.tip()?.as_ref(), since)
+    }
+
+    fn position_in(&self, tip: Option<&Tip>, since: &Since) -> Result<u64, LedgerError> {
+        let last = tip.map_or(0, |t| t.seq);
         match since {
             Since::Tip => Ok(last),
-            Since::Seq(seq) if *seq <= last => Ok(*seq),
-            Since::Seq(seq) => Err(unknown(seq.to_string())),
+            Since::Seq(seq) if *seq <= last => self.require_kept_after(tip, *seq),
+            Since::Seq(seq) => Err(unknown_cursor(&seq.to_string())),
             Since::WriterSeq(writer, seq) => match tip {
-                Some(tip) if tip.writer == *writer && *seq <= last => Ok(*seq),
-                _ => Err(unknown(format!("{writer}@{seq}"))),
-            },
-            Since::Commit(id) => {
-                let found = match self.store.find_object(id)? {
-                    Some(_) => self.store.entry(id).ok().map(|e| e.seq),
-                    None => None,
-                };
-                let on_chain = match found {
-                    Some(seq) => self.at_seq(seq)?.filter(|s| s.id == *id),
-                    None => None,
-                };
-                on_chain.map(|s| s.message.seq).ok_or_else(|| unknown(id.to_string()))
-            }
-            Since::Time(at) => {
-                for seen in self.backwards()? {
-                    let seen = seen?;
-                    if seen.message.at <= *at {
-                        return Ok(seen.message.seq);
-                    }
+                Some(own) if own.writer == *writer && *seq <= last => {
+                    self.require_kept_after(tip, *seq)
                 }
-                Ok(0)
+                Some(_) | None => Err(unknown_cursor(&format!("{writer}@{seq}"))),
+            },
+            Since::Commit(id) => match tip {
+                Some(tip) => self.position_of(tip, id),
+                None => Err(unknown_cursor(&id.to_string())),
+            },
+            Since::Time(at) => tip.map_or(Ok(0), |tip| self.position_at(tip, *at)),
+        }
+    }
+
+    /// Refuses a position after which something is not kept any more.
+    fn require_kept_after(&self, tip: Option<&Tip>, seq: u64) -> Result<u64, LedgerError> {
+        let first = tip.map_or(Ok(1), |tip| self.store.first_kept(tip))?;
+        if seq + 1 >= first {
+            return Ok(seq);
+        }
+        Err(StoreError::SegmentDropped { seq: seq + 1, first }.into())
+    }
+
+    fn position_of(&self, tip: &Tip, id: &Oid) -> Result<u64, LedgerError> {
+        let here = match self.store.find_object(id)? {
+            Some(_) => self.store.entry(id).ok(),
+            None => None,
+        };
+        let Some(entry) = here else {
+            let first = self.store.first_kept(tip)?;
+            if first == 1 {
+                return Err(unknown_cursor(&id.to_string()));
+            }
+            // It cannot be told any more whether it ever was one.
+            let because = format!("it is not among what is kept, which begins at event {first}");
+            return Err(LedgerError::refused(Code::SegmentDropped, &id.to_string(), because));
+        };
+        match self.store.seek_in(tip, entry.seq)? {
+            Some(found) if found.id == *id => Ok(entry.seq),
+            Some(_) | None => Err(unknown_cursor(&id.to_string())),
+        }
+    }
+
+    /// The position from which on everything is told that is later than `at`: before the first event of a later
+    /// time. As times may go back, that event is not found by halves alone: these lead to an event so old that no
+    /// clock that was set back by at most [`limits::CLOCK_SET_BACK_MS`] can have given anything before it a later
+    /// time, and from there on every time is looked at.
+    fn position_at(&self, tip: &Tip, at: Timestamp) -> Result<u64, LedgerError> {
+        let surely_before = at.ms().saturating_sub(limits::CLOCK_SET_BACK_MS);
+        let (mut before, mut beyond) = (self.store.first_kept(tip)? - 1, tip.seq + 1);
+        while beyond - before > 1 {
+            let middle = before + (beyond - before) / 2;
+            let lost = || LedgerError::Corrupt(format!("event {middle} is not in the journal"));
+            let seen = self.kept_at(tip, middle)?.ok_or_else(lost)?;
+            if seen.message.at.ms() <= surely_before {
+                before = middle;
+            } else {
+                beyond = middle;
+            }
+        }
+        loop {
+            let entries = self.store.entries_from(tip, before + 1, limits::PAGE_CHUNK_EVENTS)?;
+            if entries.is_empty() {
+                return Ok(before);
+            }
+            for entry in entries {
+                let seen = seen(&tip.writer, entry)?;
+                if seen.message.at > at {
+                    return Ok(seen.message.seq - 1);
+                }
+                before = seen.message.seq;
             }
         }
     }
@@ -440,34 +507,51 @@ impl Ledger {
     /// # Errors
     /// An unknown cursor; the journal cannot be read.
     pub fn events(&self, query: &Query) -> Result<Page, LedgerError> {
+        let tip = self.tip()?;
         let after = match &query.since {
-            Some(since) => self.position(since)?,
-            None => 0,
+            Some(since) => self.position_in(tip.as_ref(), since)?,
+            None => tip.as_ref().map_or(Ok(1), |tip| self.store.first_kept(tip))? - 1,
         };
-        let mut ids = Vec::new();
-        let mut next = None;
-        for seen in self.backwards()? {
-            let seen = seen?;
-            if seen.message.seq <= after {
-                next = Some(seen.id);
+        let mut page = Page { events: vec![], next: None, more: false };
+        let Some(tip) = tip else { return Ok(page) };
+        let mut seq = after + 1;
+        let mut chunk = query.limit.saturating_add(1).min(limits::PAGE_CHUNK_EVENTS);
+        while seq <= tip.seq {
+            let entries = self.store.entries_from(&tip, seq, chunk)?;
+            // Where filters drop most, there is more to read than was asked for.
+            chunk = (chunk * 2).min(limits::PAGE_CHUNK_EVENTS);
+            for entry in entries {
+                if page.events.len() >= query.limit {
+                    page.more = true;
+                    break;
+                }
+                (page.next, seq) = (Some(entry.id), entry.seq + 1);
+                let seen = seen(&tip.writer, entry)?;
+                if query.matches(&seen.message) {
+                    page.events.push(seen);
+                }
+            }
+            if page.more {
                 break;
             }
-            ids.push((seen.writer, seen.id));
         }
-        let mut page = Page { events: vec![], next, more: false };
-        for (writer, id) in ids.iter().rev() {
-            if page.events.len() == query.limit {
-                page.more = true;
-                break;
-            }
-            let seen = self.seen(writer, id)?;
-            page.next = Some(seen.id);
-            if query.matches(&seen.message) {
-                page.events.push(seen);
-            }
+        if page.next.is_none() {
+            // Nothing was examined, so the reader is where it began.
+            page.next = self.store.seek_in(&tip, after)?.map(|entry| entry.id);
         }
         Ok(page)
     }
+}
+
+fn unknown_cursor(text: &str) -> LedgerError {
+    LedgerError::refused(Code::NoSuchCursor, text, "the cursor is not of this journal")
+}
+
+/// A journal entry as what it says.
+fn seen(writer: &WriterId, entry: Entry) -> Result<Seen, LedgerError> {
+    let message = message::decode(&entry.message)
+        .map_err(|source| LedgerError::Message { id: entry.id, source })?;
+    Ok(Seen { id: entry.id, writer: writer.clone(), tree: entry.tree, message })
 }
 
 impl Query {

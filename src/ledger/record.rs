@@ -12,7 +12,7 @@ use crate::{
         oid::Oid,
     },
     engine::{Decision, ENGINE, Effect, Now, State, decide, step},
-    store::{AppendError, Batch, GitView, NewEntry, Snapshot, Stamp},
+    store::{AppendError, Batch, GitView, NewEntry, Place, Snapshot, Stamp},
     wire::message::{self, Beside, Mended},
 };
 
@@ -100,9 +100,7 @@ impl Ledger {
     /// A journal that a newer state machine has written is read, but never continued by this one.
     fn require_known_engine(&self, snapshot: &Snapshot<'_>) -> Result<(), LedgerError> {
         let Some(tip) = &snapshot.tip else { return Ok(()) };
-        let entry = self.store.entry(&tip.id)?;
-        let message = message::decode(&entry.message)
-            .map_err(|source| LedgerError::Message { id: tip.id, source })?;
+        let message = self.message(&tip.id)?;
         if message.engine <= ENGINE {
             return Ok(());
         }
@@ -111,6 +109,20 @@ impl Ledger {
             tip.seq, message.engine
         );
         Err(LedgerError::refused(Code::NewerFormat, "the journal", because))
+    }
+
+    /// The repository that the first entry of a segment names.
+    fn repo_named_by(&self, first: &Oid) -> Result<String, LedgerError> {
+        let message = self.message(first)?;
+        message.repo.ok_or_else(|| {
+            LedgerError::Corrupt(format!("entry {first} begins a segment and names no repository"))
+        })
+    }
+
+    /// What an entry says.
+    fn message(&self, id: &Oid) -> Result<message::Message, LedgerError> {
+        let entry = self.store.entry(id)?;
+        message::decode(&entry.message).map_err(|source| LedgerError::Message { id: *id, source })
     }
 
     /// Steps every event and writes down what it changed.
@@ -122,9 +134,11 @@ impl Ledger {
         stamp: &Stamp,
     ) -> Result<(Vec<NewEntry>, Made), LedgerError> {
         let mut made = Made { state: loaded.state.clone(), ..Made::default() };
-        let mut repo = match &snapshot.tip {
-            Some(_) => None,
-            None => Some(self.repo_id()?.to_string()),
+        let (mut repo, mut continues) = match snapshot.place {
+            Place::Within => (None, None),
+            Place::First => (Some(self.repo_id()?.to_string()), None),
+            // The journal stays that of one repository, whatever became of the trusted ref since.
+            Place::Continues { last, first } => (Some(self.repo_named_by(&first)?), Some(last)),
         };
         let mut entries = Vec::new();
         let first = snapshot.next_seq;
@@ -147,7 +161,8 @@ impl Ledger {
                 edits.extend(loaded.edits(&stepped.state, entity)?);
             }
             let (repo, mended) = (repo.take(), mended.take());
-            let beside = Beside { repo: repo.as_deref(), mended: mended.as_ref() };
+            let continues = continues.take();
+            let beside = Beside { repo: repo.as_deref(), continues, mended: mended.as_ref() };
             let message = message::encode(&recorded, beside).map_err(LedgerError::Unwritable)?;
             entries.push(NewEntry { message, edits });
             made.state = stepped.state;

@@ -7,7 +7,7 @@ use super::{
     Store,
     commit::{self, Stamp},
     error::StoreError,
-    journal::{Batch, Edit, NewEntry, Snapshot, Written},
+    journal::{Batch, Edit, NewEntry, Place, Snapshot, Written},
     names::{evidence_ref, journal_ref},
     object::{Kind, Object},
     tree::{self, Change, Mode},
@@ -32,9 +32,15 @@ impl Store {
         batch: Batch,
     ) -> Result<Built, StoreError> {
         let mut made = Made { store: self, who, objects: Vec::new(), trees: HashMap::new() };
+        let name = journal_ref(writer, snapshot.segment);
+        self.require_place(&name, snapshot, &batch)?;
         // Evidence first: git never sees an event without its pin.
-        let mut moves = Vec::from_iter(made.pins(evidence_ref(writer), &batch.pins)?);
-        let old = snapshot.tip.as_ref().map(|t| t.id);
+        let evidence = evidence_ref(writer, snapshot.segment);
+        let mut moves = Vec::from_iter(made.pins(evidence, &batch.pins)?);
+        let old = match snapshot.place {
+            Place::Within => snapshot.tip.as_ref().map(|t| t.id),
+            Place::First | Place::Continues { .. } => None,
+        };
         let (mut tip, mut root) = (old, snapshot.tip.as_ref().map(|t| t.tree));
         let mut written = Vec::new();
         for (seq, entry) in (snapshot.next_seq..).zip(batch.entries) {
@@ -43,11 +49,43 @@ impl Store {
             written.push(Written { seq, id });
         }
         let seq = written.last().map_or(snapshot.next_seq - 1, |w| w.seq);
-        moves.extend(tip.map(|new| Move { name: journal_ref(writer), old, new }));
+        moves.extend(tip.map(|new| Move { name, old, new }));
         let entries = u32::try_from(written.len()).unwrap_or(u32::MAX);
         let mut seen = HashSet::new();
         let objects = made.objects.into_iter().filter(|o| seen.insert(o.id)).collect();
         Ok(Built { frame: Frame { step: Step { seq, entries, moves }, objects }, written })
+    }
+}
+
+impl Store {
+    /// A segment begins where nothing is yet, its first entry says what it continues and no other does; no batch
+    /// is longer than a segment, or a number would be skipped.
+    fn require_place(
+        &self,
+        name: &str,
+        snapshot: &Snapshot<'_>,
+        batch: &Batch,
+    ) -> Result<(), StoreError> {
+        let refuse = |reason: String| Err(StoreError::BadEntry { reason });
+        let entries = u64::try_from(batch.entries.len()).unwrap_or(u64::MAX);
+        if entries > self.segment_events {
+            return refuse(format!("{entries} at once, a segment has {}", self.segment_events));
+        }
+        let expected = match snapshot.place {
+            Place::Continues { last, .. } => {
+                if let Some(actual) = self.refs.read_sound(name)? {
+                    let name = name.to_owned();
+                    return Err(StoreError::Diverged { name, actual, ours: last });
+                }
+                Some(last)
+            }
+            Place::First | Place::Within => None,
+        };
+        let mut said = batch.entries.iter().map(|e| commit::continues_in(&e.message));
+        if said.next().flatten() != expected || said.any(|c| c.is_some()) {
+            return refuse("its Continues trailer is not that of its place".to_owned());
+        }
+        Ok(())
     }
 }
 

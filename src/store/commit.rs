@@ -61,7 +61,7 @@ pub(super) struct Parsed<'a> {
     pub(super) tree: Oid,
     pub(super) parents: Vec<Oid>,
     author: &'a [u8],
-    message: &'a [u8],
+    pub(super) message: &'a [u8],
 }
 
 /// Reads a commit of this hash; none when it is malformed.
@@ -90,8 +90,10 @@ pub struct Entry {
     pub id: Oid,
     /// Its number in the journal.
     pub seq: u64,
-    /// The entry before; none for the first.
+    /// The entry before; none for the first of a segment.
     pub parent: Option<Oid>,
+    /// The last entry of the segment before; none but for the first entry of a later segment.
+    pub continues: Option<Oid>,
     /// The state after it.
     pub tree: Oid,
     /// Name of the person, as far as it is text.
@@ -102,6 +104,14 @@ pub struct Entry {
     pub message: Vec<u8>,
     /// The author date, whole seconds.
     pub time: Timestamp,
+}
+
+impl Entry {
+    /// The entry before, in whatever segment; none for the first of all.
+    #[must_use]
+    pub fn before(&self) -> Option<Oid> {
+        self.parent.or(self.continues)
+    }
 }
 
 /// Reads a journal entry.
@@ -120,10 +130,12 @@ pub(super) fn entry(object: &Object) -> Result<Entry, StoreError> {
     let seq = seq_in(parsed.message).ok_or_else(|| wrong("it has no Seq trailer"))?;
     let (name, email, time) =
         person(parsed.author).ok_or_else(|| wrong("its author is malformed"))?;
+    let parent = parsed.parents.first().copied();
     Ok(Entry {
         id: object.id,
         seq,
-        parent: parsed.parents.first().copied(),
+        parent,
+        continues: continues_in(parsed.message).filter(|_| parent.is_none()),
         tree: parsed.tree,
         author_name: name,
         author_email: email,
@@ -151,10 +163,19 @@ pub(super) fn format_in(message: &[u8]) -> Option<u64> {
     number_in(message, "Format: ")
 }
 
+/// The last entry of the segment before, which the first commit of a later segment names.
+pub(super) fn continues_in(message: &[u8]) -> Option<Oid> {
+    trailer_in(message, "Continues: ")?.parse().ok()
+}
+
 fn number_in(message: &[u8], lead: &str) -> Option<u64> {
+    trailer_in(message, lead)?.parse().ok()
+}
+
+fn trailer_in(message: &[u8], lead: &str) -> Option<String> {
     let text = String::from_utf8_lossy(message);
     let trailers = text.trim_end().rsplit("\n\n").next()?;
-    trailers.lines().find_map(|l| l.strip_prefix(lead))?.trim().parse().ok()
+    Some(trailers.lines().find_map(|l| l.strip_prefix(lead))?.trim().to_owned())
 }
 
 #[cfg(test)]
@@ -178,6 +199,20 @@ mod tests {
             assert_eq!(read.author_email, "ada@example.invalid");
             assert_eq!((read.time, read.message), (Timestamp::from_ms(5_000), message.to_vec()));
         }
+    }
+
+    #[test]
+    fn only_the_first_entry_of_a_segment_continues_another() {
+        let (tree, last) = (Oid::from_sha1([1; 20]), Oid::from_sha1([2; 20]));
+        let message = format!("k e: s\n\nContinues: {last}\nSeq: 12\n");
+        let read = |parents: &[Oid]| {
+            entry(&encode(&tree, parents, &stamp("", ""), message.as_bytes())).unwrap()
+        };
+        let first = read(&[]);
+        assert_eq!((first.parent, first.continues, first.before()), (None, Some(last), Some(last)));
+        let other = Oid::from_sha1([3; 20]);
+        let within = read(&[other]);
+        assert_eq!((within.continues, within.before()), (None, Some(other)));
     }
 
     #[test]

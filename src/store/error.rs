@@ -99,6 +99,16 @@ pub enum StoreError {
         /// What we wrote last.
         ours: Oid,
     },
+    /// What is asked for was in a segment that is not kept any more.
+    #[error(
+        "event {seq} is in a segment that is not here any more, what is kept begins at {first}"
+    )]
+    SegmentDropped {
+        /// The number asked for.
+        seq: u64,
+        /// The first one kept.
+        first: u64,
+    },
     /// The write-ahead log does not hold together.
     #[error("{}: {reason}", path.display())]
     CorruptWal {
@@ -163,6 +173,7 @@ impl StoreError {
             Self::Diverged { .. } => Code::JournalDiverged,
             Self::CorruptWal { .. } | Self::NotAnEntry { .. } => Code::JournalCorrupt,
             Self::NewerFormat { .. } => Code::NewerFormat,
+            Self::SegmentDropped { .. } => Code::SegmentDropped,
             Self::TooLarge { .. } => Code::TooMany,
             Self::NotesContended { .. } => Code::NotesContended,
             Self::BadEntry { .. } => Code::Internal,

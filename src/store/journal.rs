@@ -9,7 +9,7 @@ use super::{
     building::Built,
     commit::{self, Stamp},
     error::StoreError,
-    names::{evidence_ref, journal_ref},
+    names::{Segment, evidence_ref},
     recovery::{Depth, Recovered},
     wal::Wal,
     wal_frame::{Frame, Head},
@@ -32,6 +32,10 @@ use std::collections::BTreeMap;
 pub struct Tip {
     /// Whose journal.
     pub writer: WriterId,
+    /// Below which its segments lie, with a slash at the end: our own namespace, or what was fetched from somewhere.
+    pub dir: String,
+    /// Its newest segment.
+    pub segment: Segment,
     /// Number of its last entry.
     pub seq: u64,
     /// Commit of its last entry.
@@ -81,9 +85,29 @@ pub struct Snapshot<'a> {
     pub tip: Option<Tip>,
     /// Number the next entry gets.
     pub next_seq: u64,
+    /// The segment it goes to.
+    pub(super) segment: Segment,
+    /// Whether it is the first there, and of what.
+    pub place: Place,
     /// What recoveries did that no entry tells of yet. Appending counts as having told.
     pub recovered: Option<Recovered>,
     store: &'a Store,
+}
+
+/// Where the next entry goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Place {
+    /// It begins the journal: it names repository and format.
+    First,
+    /// It begins a later segment: it names repository and format as the journal did until now, and what it continues.
+    Continues {
+        /// Last entry of the segment before: what `Continues` says.
+        last: Oid,
+        /// First entry of the segment before, which names the repository.
+        first: Oid,
+    },
+    /// It has the entry before as its parent.
+    Within,
 }
 
 impl Snapshot<'_> {
@@ -170,8 +194,11 @@ impl Store {
         writer::settle(self, &lock)?;
         let tip = self.readable_tip(&lock)?;
         self.require_known_format(tip.as_ref())?;
+        let (segment, place) = self.next_place(tip.as_ref())?;
         let snapshot = Snapshot {
             next_seq: tip.as_ref().map_or(1, |t| t.seq + 1),
+            segment,
+            place,
             tip,
             recovered: self.unrecorded()?,
             store: self,
@@ -187,6 +214,7 @@ impl Store {
         let built = self.build(who, &writer, &snapshot, batch)?;
         super::failpoint::reached("before the frame")?;
         self.push(&built.frame)?;
+        self.note_positions(&writer, &built.written);
         Ok(self.after_the_frame(&lock, built, due.pending.is_some()))
     }
 
@@ -269,8 +297,8 @@ impl Store {
             return Ok(());
         }
         let mut refs = BTreeMap::new();
-        refs.extend(tip.map(|t| (journal_ref(writer), t.id)));
-        let evidence = evidence_ref(writer);
+        refs.extend(tip.map(|t| (t.name(), t.id)));
+        let evidence = evidence_ref(writer, tip.map_or(Segment::FIRST, |t| t.segment));
         refs.extend(self.refs.read(&evidence)?.map(|id| (evidence, id)));
         let seq = tip.map_or(0, |t| t.seq);
         let head = Head { hash: self.hash, epoch: 1, seq, boot: files::boot_id(), refs };

@@ -31,10 +31,12 @@ mod packs;
 pub mod paths;
 mod place;
 pub mod program;
-mod reading;
+pub mod reading;
 pub mod recovery;
 mod reflock;
 pub mod repo_id;
+mod seek;
+pub mod segments;
 pub mod settings;
 #[cfg(test)]
 pub(crate) mod testing;
@@ -51,9 +53,11 @@ mod writer;
 
 pub use commit::{Entry, Stamp};
 pub use error::StoreError;
-pub use journal::{AppendError, Appended, Batch, Edit, GitView, NewEntry, Snapshot, Tip, Written};
+pub use journal::{
+    AppendError, Appended, Batch, Edit, GitView, NewEntry, Place, Snapshot, Tip, Written,
+};
 pub use location::{Location, OpenError, Worktree, discover};
-pub use names::{NOTES_ACKS, NOTES_GATES, evidence_ref, journal_ref};
+pub use names::{NOTES_ACKS, NOTES_GATES, Segment, evidence_ref, journal_ref};
 pub use recovery::Recovered;
 
 use crate::{
@@ -83,6 +87,8 @@ pub struct Store {
     loose: loose::LooseStore,
     packs: packs::Packs,
     wal: Mutex<Option<Wal>>,
+    /// Events of one segment: [`limits::SEGMENT_EVENTS`] but in tests.
+    segment_events: u64,
 }
 
 /// Sentences for a person, each to be said once.
@@ -126,11 +132,20 @@ impl Store {
             homes: place::Homes::of(env),
             said: Said::default(),
             wal: Mutex::new(None),
+            segment_events: limits::SEGMENT_EVENTS,
             location,
             agent,
         };
         store.recover_if_free()?;
         Ok(store)
+    }
+
+    /// The same repository with small segments.
+    #[cfg(test)]
+    #[must_use]
+    pub(crate) fn with_segments_of(mut self, events: u64) -> Self {
+        self.segment_events = events;
+        self
     }
 
     /// Where the repository is.

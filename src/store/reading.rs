@@ -8,11 +8,34 @@ use super::{
     commit::{self, Entry},
     error::StoreError,
     journal::Tip,
-    names::{JOURNALS, REMOTES, journal_ref, journal_writer},
+    names::{JOURNALS, REMOTES, Segment, chain_parts, journal_parts, journal_ref},
     object::Kind,
     tree::{self, Mode},
 };
 use crate::domain::{ids::WriterId, oid::Oid};
+use std::collections::BTreeMap;
+
+/// The journals that are here.
+#[derive(Debug, Default)]
+pub struct Journals {
+    /// The end of each, our own first.
+    pub tips: Vec<Tip>,
+    /// Those of others whose end cannot be read.
+    pub unreadable: Vec<Unreadable>,
+}
+
+/// A journal whose end cannot be read.
+#[derive(Debug)]
+pub struct Unreadable {
+    /// Whose.
+    pub writer: WriterId,
+    /// Full name of the ref of its newest segment.
+    pub name: String,
+    /// What the ref holds; none when that cannot be told either.
+    pub id: Option<Oid>,
+    /// What is wrong.
+    pub why: StoreError,
+}
 
 impl Store {
     /// The end of our own journal; none before the first append.
@@ -21,8 +44,30 @@ impl Store {
     /// The journal cannot be read.
     pub fn own_tip(&self) -> Result<Option<Tip>, StoreError> {
         let Some(writer) = self.writer()? else { return Ok(None) };
-        let id = self.own_value(&journal_ref(&writer))?;
-        id.map(|id| self.tip_at(writer, &id)).transpose()
+        let Some(segment) = self.own_segment(&writer)? else { return Ok(None) };
+        let name = journal_ref(&writer, segment);
+        let id = self.own_value(&name)?;
+        id.map(|id| self.tip_at(&name, &id)).transpose()
+    }
+
+    /// The newest segment of our own journal. Where the log knows one it is asked alone: the list of refs is long
+    /// in some repositories, and a newer segment that the log does not know is not ours.
+    fn own_segment(&self, writer: &WriterId) -> Result<Option<Segment>, StoreError> {
+        let of_writer = |name: &String| {
+            chain_parts(name).filter(|(w, _)| w == writer).map(|(_, segment)| segment)
+        };
+        let logged = self.with_wal(|wal| {
+            let journals =
+                wal.iter().flat_map(|w| w.tips().keys()).filter(|n| n.starts_with(JOURNALS));
+            Ok(journals.filter_map(of_writer).max())
+        })?;
+        match logged {
+            Some(segment) => Ok(Some(segment)),
+            None => {
+                let names = self.refs.names(&format!("{JOURNALS}{writer}/"))?;
+                Ok(names.iter().filter_map(of_writer).max())
+            }
+        }
     }
 
     /// What one of our refs holds or, where the log knows better, will hold.
@@ -42,27 +87,52 @@ impl Store {
         })
     }
 
-    fn tip_at(&self, writer: WriterId, id: &Oid) -> Result<Tip, StoreError> {
+    fn tip_at(&self, name: &str, id: &Oid) -> Result<Tip, StoreError> {
+        let (writer, segment) = journal_parts(name).ok_or_else(|| StoreError::BrokenRef {
+            name: name.to_owned(),
+            reason: "its name is not that of a journal".to_owned(),
+        })?;
         let entry = self.entry(id)?;
-        Ok(Tip { writer, seq: entry.seq, id: entry.id, tree: entry.tree })
+        let dir = name.rsplit_once('/').map_or("", |(dir, _)| dir);
+        let (dir, seq, id, tree) = (format!("{dir}/"), entry.seq, entry.id, entry.tree);
+        Ok(Tip { writer, dir, segment, seq, id, tree })
     }
 
-    /// The end of every journal that is here, our own first.
+    /// The end of every journal that is here. One of somebody else that cannot be read is told apart, so that it
+    /// takes nothing from the others.
     ///
     /// # Errors
-    /// One of them cannot be read.
-    pub fn journals(&self) -> Result<Vec<Tip>, StoreError> {
-        let mut tips: Vec<Tip> = self.own_tip()?.into_iter().collect();
-        let own = tips.first().map(|t| journal_ref(&t.writer));
+    /// Our own cannot be read, or the refs cannot be listed.
+    pub fn journals(&self) -> Result<Journals, StoreError> {
+        let mut found = Journals::default();
+        found.tips.extend(self.own_tip()?);
+        let own = found.tips.first().map(|t| t.dir.clone());
+        let mut newest: BTreeMap<String, Segment> = BTreeMap::new();
         for name in self.refs.names(JOURNALS)?.into_iter().chain(self.refs.names(REMOTES)?) {
-            let Some(writer) = journal_writer(&name).filter(|_| Some(&name) != own.as_ref()) else {
+            let (Some((_, segment)), Some((dir, _))) =
+                (journal_parts(&name), name.rsplit_once('/'))
+            else {
                 continue;
             };
-            if let Some(id) = self.refs.read(&name)? {
-                tips.push(self.tip_at(writer, &id)?);
+            let at = newest.entry(format!("{dir}/")).or_insert(segment);
+            *at = segment.max(*at);
+        }
+        for (dir, segment) in newest.into_iter().filter(|(dir, _)| Some(dir) != own.as_ref()) {
+            self.add_foreign(&format!("{dir}{segment}"), &mut found);
+        }
+        Ok(found)
+    }
+
+    fn add_foreign(&self, name: &str, found: &mut Journals) {
+        let Some((writer, _)) = journal_parts(name) else { return };
+        let read = self.refs.read(name);
+        let id = read.as_ref().ok().copied().flatten();
+        match read.and_then(|id| id.map(|id| self.tip_at(name, &id)).transpose()) {
+            Ok(tip) => found.tips.extend(tip),
+            Err(why) => {
+                found.unreadable.push(Unreadable { writer, name: name.to_owned(), id, why });
             }
         }
-        Ok(tips)
     }
 
     /// Reads one journal entry.

@@ -9,7 +9,7 @@ use super::{
     Store, commit,
     error::StoreError,
     loose::LooseState,
-    names::journal_writer,
+    names::journal_parts,
     object::{Kind, Object},
     pack,
 };
@@ -223,7 +223,8 @@ impl Store {
         Ok(passed || self.is_ancestor(actual, ours)?)
     }
 
-    /// True when following first parents from `tip` meets `wanted`. A tip that is not here leads nowhere.
+    /// True when following first parents, and from segment to segment, from `tip` meets `wanted`. A tip that is
+    /// not here leads nowhere.
     fn is_ancestor(&self, wanted: &Oid, tip: &Oid) -> Result<bool, StoreError> {
         let mut next = Some(*tip);
         while let Some(id) = next {
@@ -234,14 +235,18 @@ impl Store {
             let parsed = (object.kind == Kind::Commit)
                 .then(|| commit::parse(id.hash(), &object.data))
                 .flatten();
-            next = parsed.and_then(|p| p.parents.first().copied());
+            let before = |p: commit::Parsed<'_>| match p.parents.first() {
+                Some(parent) => Some(*parent),
+                None => commit::continues_in(p.message),
+            };
+            next = parsed.and_then(before);
         }
         Ok(false)
     }
 
     fn seq_at(&self, tips: &BTreeMap<String, Oid>) -> Result<Option<u64>, StoreError> {
-        let journal = tips.iter().find(|(name, _)| journal_writer(name).is_some());
-        journal.map(|(_, id)| Ok(self.entry(id)?.seq)).transpose()
+        let journals = tips.iter().filter_map(|(name, id)| Some((journal_parts(name)?.1, id)));
+        journals.max().map(|(_, id)| Ok(self.entry(id)?.seq)).transpose()
     }
 
     /// Checkpoints when enough came together and git shows all of it.
@@ -290,6 +295,7 @@ impl Store {
             super::failpoint::reached("packed")?;
             self.packs.release(&parents_in(&objects))?;
         }
+        let tips = self.without_finished(tips)?;
         self.with_wal(|wal| wal.map_or(Ok(()), |w| w.reset(seq, tips)))?;
         super::failpoint::reached("log emptied")?;
         objects.iter().try_for_each(|o| self.loose.remove(&o.id))

@@ -179,6 +179,14 @@ impl Refs {
         done
     }
 
+    /// Makes the value of a ref survive a power cut, wherever it is stored.
+    pub(super) fn sync(&self, name: &str) -> Result<(), StoreError> {
+        let loose = self.common.join(name);
+        let path = if loose.is_file() { loose } else { self.common.join("packed-refs") };
+        files::sync_file(&path)?;
+        Ok(path.parent().map_or(Ok(()), files::sync_dir)?)
+    }
+
     fn link(&self, staged: &Path, lock: &Path, wait_ms: u64) -> Result<(), StoreError> {
         let end = Instant::now() + Duration::from_millis(wait_ms);
         let mut pause = Duration::from_millis(1);

@@ -45,7 +45,7 @@ fn append_pinning(store: &Store, label: &str, pins: &[Oid]) -> Appended {
 }
 
 fn own_ref(store: &Store) -> String {
-    journal_ref(&store.writer().unwrap().unwrap())
+    journal_ref(&store.writer().unwrap().unwrap(), Segment::FIRST)
 }
 
 /// `Seq`s from the tip to the root as plain git tells them.
@@ -100,7 +100,7 @@ fn reading_a_fresh_repository_finds_nothing_and_makes_nothing() {
     let repo = TestRepo::new();
     let store = open(&repo);
     assert_eq!((store.writer().unwrap(), store.own_tip().unwrap()), (None, None));
-    assert_eq!(store.journals().unwrap(), []);
+    assert_eq!(store.journals().unwrap().tips, []);
     assert_eq!(store.note(NOTES_GATES, &Oid::null(store.hash)).unwrap(), None);
     assert!(!repo.path().join(".git").join(AGENT_DIR).exists());
 }
@@ -127,7 +127,7 @@ fn entries_read_back_through_the_store_and_through_git() {
     let name = own_ref(&store);
     assert_eq!(repo.git_raw(&["show", &format!("{name}:open/1/b.json")]), all[0].1);
     assert_complete(&repo, &name, 2);
-    assert_eq!(store.journals().unwrap(), [tip]);
+    assert_eq!(store.journals().unwrap().tips, [tip]);
 }
 
 #[test]
@@ -174,7 +174,8 @@ fn pins_move_with_their_event_and_keep_commits_alive() {
     repo.git(&["reflog", "expire", "--expire=now", "--all"]);
     repo.git(&["gc", "-q", "--prune=now"]);
     let writer = store.writer().unwrap().unwrap();
-    let story = repo.git(&["log", "--first-parent", "--format=%s", &evidence_ref(&writer)]);
+    let story =
+        repo.git(&["log", "--first-parent", "--format=%s", &evidence_ref(&writer, Segment::FIRST)]);
     let expected: Vec<String> = candidates.iter().rev().map(|c| format!("pin {}", c.id)).collect();
     assert_eq!(story.lines().take(2).collect::<Vec<_>>(), expected);
     assert!(candidates.iter().all(|c| store.object(&c.id).unwrap() == *c));
@@ -223,7 +224,7 @@ fn a_kill_at_any_step_leaves_all_or_nothing() {
             "rev-list",
             "--first-parent",
             "--count",
-            &evidence_ref(&store.writer().unwrap().unwrap()),
+            &evidence_ref(&store.writer().unwrap().unwrap(), Segment::FIRST),
         ]);
         let with_head: u64 = pins.parse().unwrap();
         assert_eq!(with_head, seq + 1, "{step} {nth}: pins and the pinned chain's first commit");

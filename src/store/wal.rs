@@ -297,8 +297,10 @@ fn read_head(file: &Log, hash: HashKind) -> Result<Head, StoreError> {
     // A log cut short has no valid head, which is what is said below.
     file.read_at(&mut slots, 0)?;
     let heads = slots.chunks_exact(SLOT_BYTES).filter_map(Head::decode);
-    let corrupt =
-        |reason: &str| StoreError::CorruptWal { path: file.path().to_owned(), reason: reason.to_owned() };
+    let corrupt = |reason: &str| StoreError::CorruptWal {
+        path: file.path().to_owned(),
+        reason: reason.to_owned(),
+    };
     let head = heads.max_by_key(|h| h.epoch).ok_or_else(|| corrupt("no valid head"))?;
     if head.hash == hash {
         Ok(head)

@@ -8,7 +8,7 @@
 use super::{
     Store,
     error::StoreError,
-    names::{JOURNALS, journal_ref, journal_writer},
+    names::{JOURNALS, Segment, journal_ref, journal_writer},
     place::{self, Local, Standing},
 };
 use crate::{
@@ -45,7 +45,11 @@ fn written_down(store: &Store) -> Result<Option<WriterId>, StoreError> {
 fn from_journals(store: &Store) -> Result<Option<WriterId>, StoreError> {
     let here = &store.location.common_dir;
     let (mut moved, mut copied) = (Vec::new(), None);
-    for writer in store.refs.names(JOURNALS)?.iter().filter_map(|name| journal_writer(name)) {
+    let names = store.refs.names(JOURNALS)?;
+    let mut writers: Vec<WriterId> = names.iter().filter_map(|name| journal_writer(name)).collect();
+    // Names are sorted, so the segments of one journal stand together.
+    writers.dedup();
+    for writer in writers {
         if store.homes.noted(&writer).is_none() {
             continue;
         }
@@ -100,7 +104,7 @@ pub(super) fn require(store: &Store, lock: &KernelLock) -> Result<WriterId, Stor
 fn mint(store: &Store) -> Result<WriterId, StoreError> {
     loop {
         let writer = clock::new_writer_id();
-        if store.refs.read(&journal_ref(&writer))?.is_none() {
+        if store.refs.read(&journal_ref(&writer, Segment::FIRST))?.is_none() {
             return Ok(writer);
         }
     }

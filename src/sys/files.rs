@@ -8,9 +8,11 @@
 
 mod at;
 mod log;
+mod slots;
 
 pub use at::{Held, Opened};
 pub use log::Log;
+pub use slots::Slots;
 
 use super::clock;
 use std::{

@@ -8,6 +8,7 @@ use crate::domain::{
     event::{Body, Entity, Event, Kind, Recorded},
     gate::Verdict,
     ids::{PolicyId, SessionId},
+    oid::Oid,
     time::Timestamp,
 };
 use serde::{Deserialize, Serialize};
@@ -42,6 +43,8 @@ pub struct Message {
     pub repo: Option<String>,
     /// Format version, in the first commit of a segment.
     pub format: Option<u64>,
+    /// Last commit of the segment before, in the first commit of a segment that is not the first.
+    pub continues: Option<Oid>,
     /// A recovery this entry tells of.
     pub mended: Option<Mended>,
     /// Everything else the event says, trailers included.
@@ -95,6 +98,8 @@ impl FromStr for Mended {
 pub struct Beside<'a> {
     /// Repository id, in the first entry of a segment.
     pub repo: Option<&'a str>,
+    /// Last commit of the segment before, in the first entry of a later segment.
+    pub continues: Option<Oid>,
     /// A recovery that no entry told of before.
     pub mended: Option<&'a Mended>,
 }
@@ -114,6 +119,9 @@ pub fn encode(recorded: &Recorded, beside: Beside<'_>) -> Result<Vec<u8>, BadMes
     if let Some(repo) = beside.repo {
         trailer("Repo", &repo);
         trailer("Format", &FORMAT);
+    }
+    if let Some(continues) = &beside.continues {
+        trailer("Continues", continues);
     }
     trailer("Seq", &recorded.seq);
     trailer("Kind", &kind);
@@ -214,6 +222,7 @@ pub fn decode(bytes: &[u8]) -> Result<Message, BadMessage> {
         engine: fields.required("Engine")?,
         repo: fields.one("Repo")?.map(str::to_owned),
         format: fields.parsed("Format")?,
+        continues: fields.parsed("Continues")?,
         mended: fields.parsed("Recovered")?,
         data,
     })
@@ -249,7 +258,11 @@ impl Message {
     /// What it says beside its event.
     #[must_use]
     pub fn beside(&self) -> Beside<'_> {
-        Beside { repo: self.repo.as_deref(), mended: self.mended.as_ref() }
+        Beside {
+            repo: self.repo.as_deref(),
+            continues: self.continues,
+            mended: self.mended.as_ref(),
+        }
     }
 
     /// The event, when this version knows its kind.
@@ -328,7 +341,7 @@ mod tests {
             Entity::Session("ses_01arz3ndektsv4rrffq69g5fav".parse().unwrap()),
             body.into(),
         );
-        let bytes = encode(&event, Beside { repo: Some("abc"), mended: None }).unwrap();
+        let bytes = encode(&event, Beside { repo: Some("abc"), ..Beside::default() }).unwrap();
         assert_eq!(
             String::from_utf8(bytes.clone()).unwrap(),
             "session:turn-end ses_01arz3ndektsv4rrffq69g5fav: turn 2 ended: completed\n\n\
@@ -355,6 +368,22 @@ mod tests {
     }
 
     #[test]
+    fn the_first_entry_of_a_later_segment_names_the_last_one_before() {
+        let body = TurnEnded { turn: 2, reason: EndReason::Completed, inferred: false, key: None };
+        let subject = Entity::Session("ses_01arz3ndektsv4rrffq69g5fav".parse().unwrap());
+        let event = recorded(subject, body.into());
+        let last = "0123456789abcdef0123456789abcdef01234567".parse().unwrap();
+        let beside = Beside { repo: Some("abc"), continues: Some(last), mended: None };
+        let bytes = encode(&event, beside).unwrap();
+        let text = String::from_utf8_lossy(&bytes);
+        let lines = format!("\n\nRepo: abc\nFormat: 1\nContinues: {last}\nSeq: 7\n");
+        assert!(text.contains(&lines), "{text}");
+        let message = decode(&bytes).unwrap();
+        assert_eq!((message.continues, message.beside().continues), (Some(last), Some(last)));
+        assert_eq!(message.recorded().unwrap(), Some(event));
+    }
+
+    #[test]
     fn an_entry_tells_of_a_recovery_before_it() {
         let commit = "0123456789abcdef0123456789abcdef01234567".parse().unwrap();
         let body = Committed { commit, branch: "refs/heads/main".into() };
@@ -363,7 +392,7 @@ mod tests {
             body.into(),
         );
         let mended = Mended { objects: 3, refs: vec!["refs/x".into()] };
-        let bytes = encode(&event, Beside { repo: None, mended: Some(&mended) }).unwrap();
+        let bytes = encode(&event, Beside { mended: Some(&mended), ..Beside::default() }).unwrap();
         let text = String::from_utf8_lossy(&bytes);
         assert!(text.contains("\nRecovered: {\"objects\":3,\"refs\":[\"refs/x\"]}\n"), "{text}");
         let message = decode(&bytes).unwrap();

@@ -17,7 +17,7 @@ use crate::{
     enforce::verify::{self, Report as Verdicts, VerifyAsk},
     ledger::{Ledger, Recording},
     sign::{self, key::SigningKey},
-    store::{journal_ref, trusted::testing::Lab as Home},
+    store::{Segment, journal_ref, trusted::testing::Lab as Home},
     sys::{clock, env::Env},
     wire::{
         ack_line::AckLine,
@@ -308,7 +308,7 @@ impl Lab {
 
     /// Name of the own journal's ref.
     pub(super) fn journal(&self) -> String {
-        journal_ref(&self.ledger().store().writer().unwrap().unwrap())
+        journal_ref(&self.ledger().store().writer().unwrap().unwrap(), Segment::FIRST)
     }
 
     /// Rewrites the journal with plain git. Each entry goes through `change`, which may drop it; what follows
