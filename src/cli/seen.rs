@@ -136,7 +136,6 @@ mod tests {
             id,
             writer: "0123456789ab".parse().unwrap(),
             tree: id,
-            parent: None,
             message: message::decode(text.as_bytes()).unwrap(),
         }
     }

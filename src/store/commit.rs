@@ -206,7 +206,7 @@ mod tests {
         let (tree, last) = (Oid::from_sha1([1; 20]), Oid::from_sha1([2; 20]));
         let message = format!("k e: s\n\nContinues: {last}\nSeq: 12\n");
         let read = |parents: &[Oid]| {
-            entry(&encode(&tree, parents, &stamp("", ""), message.as_bytes())).unwrap()
+            entry(&encode(&tree, parents, &stamp("", ""), message.as_bytes()).unwrap()).unwrap()
         };
         let first = read(&[]);
         assert_eq!((first.parent, first.continues, first.before()), (None, Some(last), Some(last)));

@@ -71,6 +71,11 @@ pub fn journal_ref(writer: &WriterId, segment: Segment) -> String {
     format!("{JOURNALS}{writer}/{segment}")
 }
 
+/// Where the segments of the journal of a writer lie, in this clone's own namespace.
+pub(super) fn journal_dir(writer: &WriterId) -> String {
+    format!("{JOURNALS}{writer}/")
+}
+
 /// The chain that keeps alive what a writer's events of one segment name.
 #[must_use]
 pub fn evidence_ref(writer: &WriterId, segment: Segment) -> String {

@@ -9,7 +9,7 @@
 use super::{
     error::StoreError,
     loose::fresh_name,
-    names::{AGENT_DIR, TMP_PREFIX, journal_ref},
+    names::{AGENT_DIR, TMP_PREFIX, journal_dir},
 };
 use crate::{
     domain::ids::WriterId,
@@ -160,8 +160,8 @@ fn uses(path: &Path, writer: &WriterId) -> Result<bool, StoreError> {
     if let Some(local) = Local::load(path)? {
         return Ok(local.writer == *writer);
     }
-    let name = journal_ref(writer);
-    if FileId::at(&path.join(&name))?.is_some() {
+    let name = journal_dir(writer);
+    if !files::names(&path.join(&name))?.is_empty() {
         return Ok(true);
     }
     let packed = files::read_optional(&path.join("packed-refs"))?.unwrap_or_default();
