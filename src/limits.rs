@@ -68,6 +68,8 @@ pub const CLAIM_LOCK_WAIT_MS: u64 = 5_000;
 pub const NOTES_PER_DIRECTORY: usize = 256;
 /// Longest wait for somebody else's ref lock, milliseconds (storage L).
 pub const REF_LOCK_WAIT_MS: u64 = 5_000;
+/// How often a ref lock of somebody else is looked at that git waits for in our name, milliseconds.
+pub const REF_RETRY_MS: u64 = 20;
 /// Longest wait for a worktree's `index.lock` at landing, milliseconds.
 pub const INDEX_LOCK_WAIT_MS: u64 = 10_000;
 /// Attempts of a compare-and-swap on a notes ref.
@@ -104,6 +106,7 @@ const _: () = assert!(GATE_TIMEOUT_DEFAULT_MS <= GATE_TIMEOUT_MAX_MS);
 const _: () = assert!(CANDIDATE_FILE_BYTES <= CANDIDATE_BYTES);
 const _: () = assert!(ACK_EXPIRES_DEFAULT_MS <= ACK_EXPIRES_MAX_MS);
 const _: () = assert!(CHECKPOINT_BYTES < WAL_PREALLOCATED_BYTES);
+const _: () = assert!(REF_RETRY_MS < REF_LOCK_WAIT_MS);
 const _: () = assert!(TREE_KILL_MS < CANCEL_WAIT_MS);
 const _: () = assert!(TREE_KILL_MS < RUNNER_MARGIN_MS);
 const _: () = assert!(TAIL_SHOWN_BYTES <= OUTPUT_TAIL_BYTES);

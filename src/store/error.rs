@@ -1,6 +1,6 @@
 //! How the store fails.
 
-use super::{location::OpenError, object::HashError, tree::TreeEditError};
+use super::{git::GitError, location::OpenError, object::HashError, tree::TreeEditError};
 use crate::{
     code::Code,
     domain::oid::Oid,
@@ -17,6 +17,9 @@ pub enum StoreError {
     /// The operating system refused.
     #[error(transparent)]
     File(#[from] FileError),
+    /// The user's git did not do what it was asked.
+    #[error(transparent)]
+    Git(#[from] GitError),
     /// Another process kept the journal lock.
     #[error(transparent)]
     Lock(#[from] LockError),
@@ -169,6 +172,7 @@ impl StoreError {
             Self::File(e) if e.is_read_only() => Code::ReadOnly,
             Self::File(_) => Code::Io,
             Self::Lock(e) => e.code(),
+            Self::Git(e) => e.code(),
             Self::RefLocked { .. } => Code::LockTimeout,
             Self::Diverged { .. } => Code::JournalDiverged,
             Self::CorruptWal { .. } | Self::NotAnEntry { .. } => Code::JournalCorrupt,

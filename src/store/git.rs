@@ -4,15 +4,18 @@
 //! environment is the caller's without any `GIT_*` that could point the call at another repository,
 //! index or object directory or inject configuration; a deadline. Nobody else starts git.
 
+mod ref_talk;
+
+pub use ref_talk::{PreparedRef, RefChange, RefTalk};
+
 use super::worktree_state::Worktree;
 use crate::{
     code::Code,
-    domain::oid::Oid,
     limits::GIT_CALL_MS,
     sys::{
         env::Env,
         files,
-        spawn::{self, Call, Dialogue, Done, SpawnError},
+        spawn::{self, Call, Done, SpawnError},
     },
 };
 use std::{
@@ -155,25 +158,31 @@ impl Git {
     /// # Errors
     /// git does not grant it: another value, or a lock that is not to be had.
     pub fn prepare_ref(&self, change: &RefChange<'_>) -> Result<PreparedRef, GitError> {
-        let settings = [
-            "core.hooksPath=/dev/null",
-            "core.fsync=reference",
+        let patience = [
             "core.packedRefsTimeout=15000",
             "core.filesRefLockTimeout=3000",
+            "reftable.lockTimeout=3000",
         ];
-        let mut args: Vec<&str> = settings.iter().flat_map(|s| ["-c", *s]).collect();
-        args.extend(["update-ref", "-m", change.reflog, "--stdin"]);
-        let argv = shown(&args);
-        let call = self.call_of(&args, b"", self.plumbing_env(&[]));
-        let spawned = |source| GitError::Spawn { argv: argv.clone(), source };
-        let mut talk = Dialogue::start(&call).map_err(spawned)?;
-        let RefChange { name, new, old, .. } = change;
-        let asked = format!("start\nupdate {name} {new} {old}\nprepare\n");
-        if talk.say(&asked, 2).map_err(spawned)? {
-            return Ok(PreparedRef { talk, argv });
+        let RefChange { name, new, old, reflog } = change;
+        let mut talk = RefTalk::start(self, &patience, &["-m", reflog])?;
+        if talk.prepare(&format!("update {name} {new} {old}\n"))? {
+            return Ok(PreparedRef { talk });
         }
-        let done = talk.finish().map_err(spawned)?;
-        Err(failed(&argv, &done))
+        Err(talk.broken_off())
+    }
+
+    /// Starts a git that changes refs when it is told to, with these settings. What it does is in no reflog.
+    ///
+    /// # Errors
+    /// It cannot be started.
+    pub fn talk_about_refs(&self, settings: &[&str]) -> Result<RefTalk, GitError> {
+        RefTalk::start(self, settings, &["--no-deref"])
+    }
+
+    /// The same git, bound to another worktree.
+    #[must_use]
+    pub fn bound_to(&self, worktree: &Worktree) -> Self {
+        Self { worktree: worktree.clone(), ..self.clone() }
     }
 
     /// Runs one of the repository's own hooks if there is one. Hooks are the user's programs: they get the
@@ -230,40 +239,6 @@ impl Git {
             stdin: stdin.to_vec(),
             deadline_ms: GIT_CALL_MS,
         }
-    }
-}
-
-/// A move of one ref.
-#[derive(Clone, Copy, Debug)]
-pub struct RefChange<'a> {
-    /// Full name.
-    pub name: &'a str,
-    /// Where it goes.
-    pub new: Oid,
-    /// Where it must be.
-    pub old: Oid,
-    /// What the reflogs say, that of `HEAD` too where it follows the ref.
-    pub reflog: &'a str,
-}
-
-/// A ref that git holds locked, ready to move.
-#[derive(Debug)]
-pub struct PreparedRef {
-    talk: Dialogue,
-    argv: Vec<String>,
-}
-
-impl PreparedRef {
-    /// Moves it.
-    ///
-    /// # Errors
-    /// git says that it did not; or nothing can be said: look at the ref.
-    pub fn commit(mut self) -> Result<(), GitError> {
-        let argv = self.argv;
-        let spawned = |source| GitError::Spawn { argv: argv.clone(), source };
-        self.talk.say("commit\n", 3).map_err(spawned)?;
-        let done = self.talk.finish().map_err(spawned)?;
-        if done.status.success() { Ok(()) } else { Err(failed(&argv, &done)) }
     }
 }
 

@@ -3,7 +3,7 @@
 //! [`Store`] is one repository as this program sees it. Contract: what [`Store::append`] answers is
 //! durable; reading never appends, never mints a writer and needs no lock; what cannot be read is an
 //! error, never "nothing". The rules behind it: write-ahead frame, then git's view of it (`journal`);
-//! checkpoint and recovery (`recovery`); a lock proved by its inode (`reflock`); library handles that are
+//! checkpoint and recovery (`recovery`); refs and their locks (`refs`); library handles that are
 //! dropped when packs change (`odb`).
 
 pub mod allowlist;
@@ -33,7 +33,7 @@ mod place;
 pub mod program;
 pub mod reading;
 pub mod recovery;
-mod reflock;
+pub mod refs;
 pub mod repo_id;
 mod seek;
 pub mod segments;
@@ -83,7 +83,7 @@ pub struct Store {
     said: Said,
     hash: HashKind,
     odb: odb::Odb,
-    refs: reflock::Refs,
+    refs: refs::Refs,
     loose: loose::LooseStore,
     packs: packs::Packs,
     wal: Mutex<Option<Wal>>,
@@ -126,7 +126,7 @@ impl Store {
         let store = Self {
             hash,
             odb: odb::Odb::open(&location, owner)?,
-            refs: reflock::Refs::new(common.clone(), hash),
+            refs: refs::Refs::new(&location, hash, env),
             loose: loose::LooseStore::new(common.join("objects"), agent.join("tmp")),
             packs: packs::Packs::new(&common, &agent, hash),
             homes: place::Homes::of(env),
@@ -222,6 +222,15 @@ impl Store {
     /// The ref is there and holds no object id.
     pub fn reference(&self, full_name: &str) -> Result<Option<Oid>, StoreError> {
         self.refs.read(full_name)
+    }
+
+    /// Deletes a ref of ours that is at `old`.
+    ///
+    /// # Errors
+    /// It holds another value, its lock was not to be had, or git fails.
+    pub fn delete_reference(&self, full_name: &str, old: Oid) -> Result<(), StoreError> {
+        let _lock = self.lock()?;
+        self.refs.delete(full_name, old, limits::REF_LOCK_WAIT_MS)
     }
 
     /// This clone's journal identity; none before the first append.

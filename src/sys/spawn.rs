@@ -264,6 +264,25 @@ impl Dialogue {
         }
     }
 
+    /// Forgets what was answered and sets a new deadline: the next exchange begins.
+    pub fn renew(&mut self) {
+        self.stdout.bytes.clear();
+        self.stderr.bytes.clear();
+        self.end = Instant::now() + Duration::from_millis(self.deadline_ms);
+    }
+
+    /// True when nothing was answered or complained about.
+    #[must_use]
+    pub fn is_silent(&self) -> bool {
+        self.stdout.bytes.is_empty() && self.stderr.bytes.is_empty()
+    }
+
+    /// Kills it as somebody else may.
+    #[cfg(test)]
+    pub(crate) fn end(&mut self) {
+        end(&mut self.child).unwrap();
+    }
+
     /// Says nothing more and waits for the end.
     ///
     /// # Errors

@@ -1,17 +1,19 @@
-//! Refs on the files backend: reading as git does, moving by compare-and-swap (storage L).
+//! The files backend: reading as git does, moving by compare-and-swap (storage L).
 //!
 //! Contract: a lock is a hard link to a file of ours in `agentproto`, so it can be proved to be ours
 //! without any record: same inode. Moving happens under the kernel lock only, hence a lock linked to one
 //! of our files that a later lock holder finds was left by a dead process. A foreign lock is waited for
-//! and left alone. A missing, an unreadable and a different value are three different answers.
+//! and left alone. Nothing here starts a program.
 
-use super::{
-    error::StoreError,
-    loose::fresh_name,
-    names::{AGENT_DIR, REF_TMP_PREFIX},
-};
+use super::{Stored, broken};
 use crate::{
     domain::oid::{HashKind, Oid},
+    store::{
+        error::StoreError,
+        failpoint,
+        loose::fresh_name,
+        names::{AGENT_DIR, REF_TMP_PREFIX},
+    },
     sys::files::{self, Durable, FileId},
 };
 use std::{
@@ -21,50 +23,24 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// Hops from one symbolic ref to the next before git gives up.
-const SYMREF_DEPTH: u32 = 5;
 /// What git writes when no ref is packed yet; without the file a create-only update can overwrite a ref
 /// that is packed meanwhile.
 const EMPTY_PACKED_REFS: &[u8] = b"# pack-refs with: peeled fully-peeled sorted \n";
 
-/// Refs below one common git directory.
+/// Ref files below one common git directory.
 #[derive(Clone, Debug)]
-pub(super) struct Refs {
+pub(super) struct RefFiles {
     common: PathBuf,
     hash: HashKind,
 }
 
-enum Stored {
-    Id(Oid),
-    Symbolic(String),
-}
-
-impl Refs {
+impl RefFiles {
     pub(super) fn new(common: PathBuf, hash: HashKind) -> Self {
         Self { common, hash }
     }
 
-    /// The value of a ref, symbolic ones followed; none when it does not exist.
-    pub(super) fn read(&self, full_name: &str) -> Result<Option<Oid>, StoreError> {
-        let mut name = full_name.to_owned();
-        for _ in 0..=SYMREF_DEPTH {
-            match self.stored(&name)? {
-                Some(Stored::Symbolic(target)) => name = target,
-                Some(Stored::Id(id)) => return Ok(Some(id)),
-                None => return Ok(None),
-            }
-        }
-        Err(broken(full_name, "too many symbolic hops"))
-    }
-
-    /// As [`Refs::read`], a value that is no object id counting as none: for those who can restore it.
-    pub(super) fn read_sound(&self, full_name: &str) -> Result<Option<Oid>, StoreError> {
-        let read = self.read(full_name);
-        if matches!(read, Err(StoreError::BrokenRef { .. })) { Ok(None) } else { read }
-    }
-
-    fn stored(&self, name: &str) -> Result<Option<Stored>, StoreError> {
-        check_name(name)?;
+    /// What is stored under a name, loose or packed; none when there is nothing.
+    pub(super) fn stored(&self, name: &str) -> Result<Option<Stored>, StoreError> {
         if let Some(found) = self.loose(name)? {
             return Ok(Some(found));
         }
@@ -147,22 +123,22 @@ impl Refs {
     }
 
     /// Moves a ref from `old` to `new`, waiting up to `wait_ms` for a foreign lock. The caller holds the
-    /// kernel lock. A present but unreadable value counts as none: only recovery meets one.
+    /// kernel lock. `now` tells the value while the lock is held.
     pub(super) fn swap(
         &self,
         name: &str,
         old: Option<Oid>,
         new: &Oid,
         wait_ms: u64,
+        now: impl FnOnce() -> Result<Option<Oid>, StoreError>,
     ) -> Result<(), StoreError> {
-        check_name(name)?;
         let staged = self.common.join(AGENT_DIR).join(fresh_name(REF_TMP_PREFIX));
         files::write_new(&staged, format!("{new}\n").as_bytes(), 0o644, durability(name))?;
         let path = self.common.join(name);
         let lock = lock_path(&path);
         let done = self.link(&staged, &lock, wait_ms).and_then(|()| {
-            super::failpoint::reached("ref locked")?;
-            match self.read_sound(name) {
+            failpoint::reached("ref locked")?;
+            match now() {
                 Ok(actual) if actual == old => Ok(files::rename(&lock, &path)?),
                 Ok(actual) => {
                     files::remove_optional(&lock)?;
@@ -174,17 +150,21 @@ impl Refs {
                 }
             }
         });
-        super::failpoint::reached("ref moved")?;
+        failpoint::reached("ref moved")?;
         files::remove_optional(&staged)?;
         done
     }
 
-    /// Makes the value of a ref survive a power cut, wherever it is stored.
-    pub(super) fn sync(&self, name: &str) -> Result<(), StoreError> {
-        let loose = self.common.join(name);
-        let path = if loose.is_file() { loose } else { self.common.join("packed-refs") };
-        files::sync_file(&path)?;
-        Ok(path.parent().map_or(Ok(()), files::sync_dir)?)
+    /// The lock files that can keep git from changing this ref.
+    pub(super) fn locks(&self, name: &str) -> [PathBuf; 2] {
+        [name, "packed-refs"].map(|file| lock_path(&self.common.join(file)))
+    }
+
+    /// What must reach the disk for a move of this ref by git to survive a power cut: git syncs the ref
+    /// file, but no directory, and neither when it packs refs.
+    pub(super) fn places(&self, name: &str) -> Vec<PathBuf> {
+        let above = Path::new(name).ancestors().map(|below| self.common.join(below));
+        above.chain([self.common.join("packed-refs")]).collect()
     }
 
     fn link(&self, staged: &Path, lock: &Path, wait_ms: u64) -> Result<(), StoreError> {
@@ -261,15 +241,4 @@ fn lock_path(path: &Path) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
     name.push(".lock");
     PathBuf::from(name)
-}
-
-fn check_name(name: &str) -> Result<(), StoreError> {
-    match gix::refs::FullName::try_from(name) {
-        Ok(_) => Ok(()),
-        Err(e) => Err(broken(name, &e.to_string())),
-    }
-}
-
-fn broken(name: &str, reason: &str) -> StoreError {
-    StoreError::BrokenRef { name: name.to_owned(), reason: reason.to_owned() }
 }

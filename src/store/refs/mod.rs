@@ -1,0 +1,234 @@
+//! Refs, whatever keeps them: reading, moving by compare-and-swap, deleting.
+//!
+//! Contract: the one way to refs. A missing ref (none), one that cannot be told (an error) and a value are
+//! three different answers. Every change names the value it expects and has a deadline; somebody else's
+//! lock is waited for, then named, never removed. [`RefReader`] reads, without any lock or program;
+//! [`Refs`] changes, too.
+
+mod files;
+mod transaction;
+
+use super::{
+    error::StoreError,
+    location::{Location, OpenError},
+    object::hash_of,
+};
+use crate::{
+    domain::oid::{HashKind, Oid},
+    sys::{env::Env, files as disk},
+};
+use files::RefFiles;
+use std::path::{Path, PathBuf};
+use transaction::{Change, Transactions};
+
+/// Hops from one symbolic ref to the next before git gives up.
+const SYMREF_DEPTH: u32 = 5;
+/// Refs below `refs/` that each worktree has of its own.
+const PER_WORKTREE: [&str; 3] = ["refs/bisect/", "refs/worktree/", "refs/rewritten/"];
+
+/// What is stored under the name of a ref.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Stored {
+    /// An object id.
+    Id(Oid),
+    /// The name of another ref.
+    Symbolic(String),
+}
+
+/// Reads the refs of one repository.
+#[derive(Clone, Debug)]
+pub struct RefReader(Backend);
+
+#[derive(Clone, Debug)]
+enum Backend {
+    Files(RefFiles),
+}
+
+impl RefReader {
+    fn new(common: PathBuf, hash: HashKind) -> Self {
+        Self(Backend::Files(RefFiles::new(common, hash)))
+    }
+
+    /// Of the repository that a library handle is opened on.
+    ///
+    /// # Errors
+    /// Its directory cannot be looked at.
+    pub fn of(repo: &gix::Repository) -> Result<Self, StoreError> {
+        Ok(Self::new(disk::real(repo.common_dir())?, hash_of(repo)))
+    }
+
+    /// The value of a ref by its full name, symbolic ones followed; none when it does not exist.
+    /// `worktrees/<id>/HEAD` and `main-worktree/HEAD` work, too.
+    ///
+    /// # Errors
+    /// What is there is no object id, or cannot be read.
+    pub fn read(&self, full_name: &str) -> Result<Option<Oid>, StoreError> {
+        let mut name = full_name.to_owned();
+        for _ in 0..=SYMREF_DEPTH {
+            match self.stored(&name)? {
+                Some(Stored::Symbolic(target)) => name = seen_from(&name, target),
+                Some(Stored::Id(id)) => return Ok(Some(id)),
+                None => return Ok(None),
+            }
+        }
+        Err(broken(full_name, "too many symbolic hops"))
+    }
+
+    /// As [`RefReader::read`], a value that is no object id counting as none: for those who can restore it.
+    pub(super) fn read_sound(&self, full_name: &str) -> Result<Option<Oid>, StoreError> {
+        let read = self.read(full_name);
+        if matches!(read, Err(StoreError::BrokenRef { .. })) { Ok(None) } else { read }
+    }
+
+    /// What is stored under the name itself; none when there is nothing.
+    ///
+    /// # Errors
+    /// As [`RefReader::read`].
+    pub fn stored(&self, full_name: &str) -> Result<Option<Stored>, StoreError> {
+        check_name(full_name)?;
+        match &self.0 {
+            Backend::Files(backend) => backend.stored(full_name),
+        }
+    }
+
+    /// The name of every ref below `prefix` (which ends in a slash), sorted.
+    ///
+    /// # Errors
+    /// They cannot be listed.
+    pub fn names(&self, prefix: &str) -> Result<Vec<String>, StoreError> {
+        match &self.0 {
+            Backend::Files(backend) => backend.names(prefix),
+        }
+    }
+
+    /// The lock files that can keep git from changing a ref, the most telling one first.
+    fn locks(&self, full_name: &str) -> Vec<PathBuf> {
+        match &self.0 {
+            Backend::Files(backend) => backend.locks(full_name).to_vec(),
+        }
+    }
+
+    /// Makes the value of a ref survive a power cut, wherever it is stored.
+    ///
+    /// # Errors
+    /// What holds the ref cannot be synced.
+    pub fn sync(&self, full_name: &str) -> Result<(), StoreError> {
+        let places = match &self.0 {
+            Backend::Files(backend) => backend.places(full_name),
+        };
+        places.iter().try_for_each(|path| match disk::sync_file(path) {
+            // A ref is in one of its places.
+            Err(e) if !e.is_missing() => Err(e.into()),
+            Ok(()) | Err(_) => Ok(()),
+        })
+    }
+}
+
+/// The name that `HEAD` of the worktree with this git directory has for the whole repository.
+///
+/// # Errors
+/// The directories cannot be looked at, or their names are not UTF-8.
+pub fn head_name(repo: &gix::Repository) -> Result<String, StoreError> {
+    head_name_of(repo.git_dir(), repo.common_dir())
+}
+
+/// As [`head_name`], by directories.
+///
+/// # Errors
+/// As there.
+pub fn head_name_of(git_dir: &Path, common_dir: &Path) -> Result<String, StoreError> {
+    let git_dir = disk::real(git_dir)?;
+    if git_dir == disk::real(common_dir)? {
+        return Ok("main-worktree/HEAD".to_owned());
+    }
+    let id = git_dir.file_name().and_then(|name| name.to_str());
+    id.map(|id| format!("worktrees/{id}/HEAD")).ok_or_else(|| {
+        let reason = "the worktree's name is not UTF-8".to_owned();
+        OpenError::Malformed { path: git_dir.clone(), reason }.into()
+    })
+}
+
+/// The whole repository's name for what a ref of one worktree points to.
+fn seen_from(name: &str, target: String) -> String {
+    let own = !target.starts_with("refs/") || PER_WORKTREE.iter().any(|p| target.starts_with(p));
+    let id = name.strip_prefix("worktrees/").and_then(|rest| rest.split('/').next());
+    match id {
+        Some(id) if own => format!("worktrees/{id}/{target}"),
+        Some(_) | None => target,
+    }
+}
+
+/// The refs of one repository: reading and changing them.
+pub(super) struct Refs {
+    reader: RefReader,
+    git: Transactions,
+}
+
+impl std::ops::Deref for Refs {
+    type Target = RefReader;
+
+    fn deref(&self) -> &RefReader {
+        &self.reader
+    }
+}
+
+impl Refs {
+    pub(super) fn new(location: &Location, hash: HashKind, env: &Env) -> Self {
+        Self {
+            reader: RefReader::new(location.common_dir.clone(), hash),
+            git: Transactions::new(location, env),
+        }
+    }
+
+    /// Moves a ref from `old` to `new`, waiting up to `wait_ms` for a foreign lock. The caller holds the
+    /// kernel lock. A present but unreadable value counts as none: only recovery meets one.
+    pub(super) fn swap(
+        &self,
+        name: &str,
+        old: Option<Oid>,
+        new: &Oid,
+        wait_ms: u64,
+    ) -> Result<(), StoreError> {
+        check_name(name)?;
+        match &self.reader.0 {
+            Backend::Files(backend) => {
+                backend.swap(name, old, new, wait_ms, || self.reader.read_sound(name))
+            }
+        }
+    }
+
+    /// Deletes a ref that is at `old`, loose or packed, waiting up to `wait_ms` for a foreign lock.
+    pub(super) fn delete(&self, name: &str, old: Oid, wait_ms: u64) -> Result<(), StoreError> {
+        check_name(name)?;
+        let change = Change { name, old: Some(old), new: None };
+        self.git.perform(&self.reader, &change, wait_ms)
+    }
+
+    /// Makes sure that there is a `packed-refs` file where the backend has one.
+    pub(super) fn ensure_packed(&self) -> Result<(), StoreError> {
+        match &self.reader.0 {
+            Backend::Files(backend) => backend.ensure_packed(),
+        }
+    }
+
+    /// Removes what dead processes of ours left. The caller holds the kernel lock.
+    pub(super) fn sweep(&self) -> Result<u64, StoreError> {
+        match &self.reader.0 {
+            Backend::Files(backend) => backend.sweep(),
+        }
+    }
+}
+
+fn check_name(name: &str) -> Result<(), StoreError> {
+    match gix::refs::FullName::try_from(name) {
+        Ok(_) => Ok(()),
+        Err(e) => Err(broken(name, &e.to_string())),
+    }
+}
+
+fn broken(name: &str, reason: &str) -> StoreError {
+    StoreError::BrokenRef { name: name.to_owned(), reason: reason.to_owned() }
+}
+
+#[cfg(test)]
+mod tests;
