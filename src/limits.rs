@@ -49,17 +49,39 @@ pub const PAGE_CHUNK_EVENTS: usize = 256;
 /// Most a clock may have been set back for `--since TIME` to leave out nothing later, milliseconds.
 pub const CLOCK_SET_BACK_MS: i64 = 24 * 3600 * 1000;
 /// WAL frames that make a checkpoint due (storage C).
-pub const CHECKPOINT_FRAMES: u64 = 256;
+pub const CHECKPOINT_FRAMES: usize = 256;
 /// WAL bytes that make a checkpoint due (storage C).
 pub const CHECKPOINT_BYTES: u64 = 1024 * 1024;
-/// Frames whose objects an append looks for again: as many as a prune that runs beside it can have taken from.
-pub const HEAL_FRAMES: usize = 16;
+/// Most loose objects of ours at any time: git's own `gc` begins near 6,700.
+pub const LOOSE_OBJECTS: u64 = 2_000;
+/// Objects in the log that make a checkpoint due: each has a loose copy until it is packed.
+pub const CHECKPOINT_OBJECTS: u64 = 1_350;
+/// The same while as many still wait for their pack; then appending waits for that.
+pub const CHECKPOINT_OBJECTS_BESIDE: u64 = 400;
+/// Objects that may come on top, by one frame each of those who append at the same time.
+pub const CHECKPOINT_OBJECTS_OVER: u64 = 125;
+/// Last frames whose objects each append looks for again (storage H).
+pub const HEAL_RECENT: usize = 2;
+/// Appends within which the objects of every frame are looked for again (storage H).
+pub const HEAL_TURNS: usize = 32;
+/// Longest wait for whoever packs, by those who must not append more before, milliseconds.
+pub const PACK_LOCK_WAIT_MS: u64 = 10_000;
 /// WAL file preallocation, bytes (storage W).
 pub const WAL_PREALLOCATED_BYTES: u64 = 4 * 1024 * 1024;
 /// Largest WAL frame payload accepted, bytes.
 pub const WAL_FRAME_BYTES: u64 = 64 * 1024 * 1024;
 /// Delta chain length in our own packs (storage P).
 pub const PACK_DELTA_DEPTH: u8 = 40;
+/// Delta chain length in merged packs: what had begun a chain in its own pack may hang on an earlier one.
+pub const PACK_MERGED_DEPTH: u8 = 60;
+/// How deep in a chain a state may be that first states of other packs are stored as differences to.
+pub const PACK_ANCHOR_DEPTH: u8 = 10;
+/// Each merged pack is at least so many times as large as all smaller ones together (storage C).
+pub const PACK_MERGE_FACTOR: u64 = 4;
+/// Largest pack that a merge makes, bytes: it is held in memory.
+pub const PACK_MERGED_BYTES: u64 = 32 * 1024 * 1024;
+/// Largest multi-pack index that is looked into, bytes; beside a larger one nothing is merged.
+pub const MIDX_BYTES: u64 = 64 * 1024 * 1024;
 /// Longest wait for the journal lock of another process, milliseconds.
 pub const JOURNAL_LOCK_WAIT_MS: u64 = 30_000;
 /// Longest wait for another repository of the same user that claims a writer id, milliseconds.
@@ -107,6 +129,11 @@ const _: () = assert!(CANDIDATE_FILE_BYTES <= CANDIDATE_BYTES);
 const _: () = assert!(ACK_EXPIRES_DEFAULT_MS <= ACK_EXPIRES_MAX_MS);
 const _: () = assert!(CHECKPOINT_BYTES < WAL_PREALLOCATED_BYTES);
 const _: () = assert!(REF_RETRY_MS < REF_LOCK_WAIT_MS);
+const _: () = assert!(
+    CHECKPOINT_OBJECTS + CHECKPOINT_OBJECTS_BESIDE + 2 * CHECKPOINT_OBJECTS_OVER <= LOOSE_OBJECTS
+);
+const _: () = assert!(PACK_DELTA_DEPTH + PACK_ANCHOR_DEPTH < PACK_MERGED_DEPTH);
+const _: () = assert!(HEAL_RECENT < HEAL_TURNS && HEAL_TURNS < CHECKPOINT_FRAMES);
 const _: () = assert!(TREE_KILL_MS < CANCEL_WAIT_MS);
 const _: () = assert!(TREE_KILL_MS < RUNNER_MARGIN_MS);
 const _: () = assert!(TAIL_SHOWN_BYTES <= OUTPUT_TAIL_BYTES);

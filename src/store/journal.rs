@@ -7,11 +7,12 @@
 use super::{
     Store,
     building::Built,
+    checkpoint::Sealing,
     commit::{self, Stamp},
     error::StoreError,
     names::{Segment, evidence_ref},
     recovery::{Depth, Recovered},
-    wal::Wal,
+    wal::{Look, Wal},
     wal_frame::{Frame, Head},
     writer,
 };
@@ -215,7 +216,12 @@ impl Store {
         super::failpoint::reached("before the frame")?;
         self.push(&built.frame)?;
         self.note_positions(&writer, &built.written);
-        Ok(self.after_the_frame(&lock, built, due.pending.is_some()))
+        let (mut appended, sealing) = self.after_the_frame(&lock, built, due.pending.is_some());
+        drop(lock);
+        // From here on nothing is an error any more, packing least of all.
+        let packed = sealing.and_then(|sealing| self.pack_after(sealing));
+        appended.checkpoint_failed = packed.err().map(|e| e.to_string());
+        Ok(appended)
     }
 
     /// Refuses to continue a journal of a format that is not ours. Asked where there is no log yet: one of our
@@ -256,24 +262,25 @@ impl Store {
         self.with_wal(|wal| match wal {
             Some(wal) => wal.push(frame),
             None => Err(StoreError::CorruptWal {
-                path: self.wal_path(),
+                path: self.agent.clone(),
                 reason: "it was removed meanwhile".to_owned(),
             }),
         })
     }
 
-    /// From here on nothing is an error any more.
-    fn after_the_frame(&self, lock: &KernelLock, built: Built, locked: bool) -> Appended {
+    /// Shows what is recorded, and seals the log where that is due.
+    fn after_the_frame(
+        &self,
+        lock: &KernelLock,
+        built: Built,
+        locked: bool,
+    ) -> (Appended, Result<Sealing, StoreError>) {
         let wait_ms = if locked { 0 } else { limits::REF_LOCK_WAIT_MS };
-        let shown = self.show(&built.frame, wait_ms);
-        let packed = shown
-            .is_ok()
-            .then(|| self.heal_recent().and_then(|_healed| self.checkpoint_if_due(lock)));
-        Appended {
-            written: built.written,
-            git_view: shown.map_or_else(|e| GitView::Pending(e.to_string()), |()| GitView::Shown),
-            checkpoint_failed: packed.and_then(Result::err).map(|e| e.to_string()),
-        }
+        let (git_view, sealing) = match self.show(&built.frame, wait_ms) {
+            Ok(()) => (GitView::Shown, self.seal_if_due(lock, Look::InTurn)),
+            Err(e) => (GitView::Pending(e.to_string()), Ok(Sealing::NotDue)),
+        };
+        (Appended { written: built.written, git_view, checkpoint_failed: None }, sealing)
     }
 
     /// Lets git see a frame.
@@ -301,7 +308,8 @@ impl Store {
         let evidence = evidence_ref(writer, tip.map_or(Segment::FIRST, |t| t.segment));
         refs.extend(self.refs.read(&evidence)?.map(|id| (evidence, id)));
         let seq = tip.map_or(0, |t| t.seq);
-        let head = Head { hash: self.hash, epoch: 1, seq, boot: files::boot_id(), refs };
-        Wal::create(&self.wal_path(), &self.agent.join("tmp/tmp_wal"), &head)
+        let head =
+            Head { hash: self.hash, epoch: 1, seq, boot: files::boot_id(), refs, sealed: false };
+        Wal::create(&self.wal_paths, &head)
     }
 }

@@ -109,6 +109,24 @@ impl LooseStore {
         Ok(())
     }
 
+    /// Makes every loose object survive a power cut, for a moment when nothing else proves them.
+    pub(super) fn sync_all(&self) -> Result<(), StoreError> {
+        for id in self.ids()? {
+            match files::sync_file(&self.path(&id)) {
+                Err(e) if !e.is_missing() => return Err(e.into()),
+                // Packed and pruned meanwhile.
+                Ok(()) | Err(_) => {}
+            }
+        }
+        for byte in 0..=u8::MAX {
+            let dir = self.objects.join(format!("{byte:02x}"));
+            if files::is_dir(&dir)? {
+                files::sync_dir(&dir)?;
+            }
+        }
+        Ok(files::sync_dir(&self.objects)?)
+    }
+
     /// The ids of all loose objects.
     pub(super) fn ids(&self) -> Result<Vec<Oid>, StoreError> {
         let mut ids = Vec::new();

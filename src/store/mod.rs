@@ -3,7 +3,7 @@
 //! [`Store`] is one repository as this program sees it. Contract: what [`Store::append`] answers is
 //! durable; reading never appends, never mints a writer and needs no lock; what cannot be read is an
 //! error, never "nothing". The rules behind it: write-ahead frame, then git's view of it (`journal`);
-//! checkpoint and recovery (`recovery`); refs and their locks (`refs`); library handles that are
+//! checkpoint (`checkpoint`) and recovery (`recovery`); refs and their locks (`refs`); library handles that are
 //! dropped when packs change (`odb`).
 
 pub mod allowlist;
@@ -11,6 +11,9 @@ pub mod beneath;
 mod building;
 pub mod candidate;
 mod caps;
+mod checkpoint;
+#[cfg(test)]
+mod checkpoint_tests;
 mod commit;
 pub mod configured;
 pub mod error;
@@ -22,11 +25,15 @@ pub mod journal;
 pub mod landing;
 pub mod location;
 mod loose;
+mod merging;
+mod midx;
 pub mod names;
 mod notes;
 pub mod object;
 mod odb;
 mod pack;
+mod pack_merge;
+mod pack_read;
 mod packs;
 pub mod paths;
 mod place;
@@ -34,6 +41,7 @@ pub mod program;
 pub mod reading;
 pub mod recovery;
 pub mod refs;
+pub mod repair;
 pub mod repo_id;
 mod seek;
 pub mod segments;
@@ -47,6 +55,7 @@ mod tests;
 pub mod tree;
 pub mod trusted;
 mod wal;
+mod wal_file;
 mod wal_frame;
 pub mod worktree_state;
 mod writer;
@@ -73,7 +82,7 @@ use std::{
     path::PathBuf,
     sync::{Arc, Mutex, PoisonError},
 };
-use wal::Wal;
+use wal::{Wal, WalPaths};
 
 /// One repository.
 pub struct Store {
@@ -86,6 +95,7 @@ pub struct Store {
     refs: refs::Refs,
     loose: loose::LooseStore,
     packs: packs::Packs,
+    wal_paths: WalPaths,
     wal: Mutex<Option<Wal>>,
     /// Events of one segment: [`limits::SEGMENT_EVENTS`] but in tests.
     segment_events: u64,
@@ -131,6 +141,7 @@ impl Store {
             packs: packs::Packs::new(&common, &agent, hash),
             homes: place::Homes::of(env),
             said: Said::default(),
+            wal_paths: WalPaths::new(&agent),
             wal: Mutex::new(None),
             segment_events: limits::SEGMENT_EVENTS,
             location,
@@ -173,15 +184,24 @@ impl Store {
     /// # Errors
     /// It is there and cannot be read.
     pub fn find_object(&self, id: &Oid) -> Result<Option<Object>, StoreError> {
-        match self.odb.find(id) {
-            Ok(Some(object)) => Ok(Some(object)),
-            Ok(None) => self.in_wal(id),
-            Err(e) => self.in_wal(id)?.map(Some).ok_or(e),
+        let missed = match self.odb.find(id) {
+            Ok(Some(object)) => return Ok(Some(object)),
+            Ok(None) => None,
+            Err(e) => Some(e),
+        };
+        if let Some(object) = self.in_wal(id)? {
+            return Ok(Some(object));
+        }
+        match missed {
+            // It may have been packed, and left the log, between the two looks.
+            None if self.wal_paths.any()? => self.odb.find(id),
+            None => Ok(None),
+            Some(e) => Err(e),
         }
     }
 
     fn in_wal(&self, id: &Oid) -> Result<Option<Object>, StoreError> {
-        self.with_wal(|wal| wal.map_or(Ok(None), |w| w.find(id)))
+        self.with_sound_wal(|wal| wal.map_or(Ok(None), |w| w.find(id)))
     }
 
     /// The object, which must be there.
@@ -279,8 +299,17 @@ impl Store {
         Ok(KernelLock::acquire(&self.agent.join("lock"), limits::JOURNAL_LOCK_WAIT_MS)?)
     }
 
-    fn wal_path(&self) -> PathBuf {
-        self.agent.join("wal")
+    /// Why the write-ahead log cannot be used; none when it can, or when there is none. Beside a damaged log readers
+    /// go by what the refs show, which may be less than what was recorded.
+    ///
+    /// # Errors
+    /// It cannot be told.
+    pub fn log_damage(&self) -> Result<Option<String>, StoreError> {
+        match self.with_wal(|_| Ok(())) {
+            Ok(()) => Ok(None),
+            Err(e @ StoreError::CorruptWal { .. }) => Ok(Some(e.to_string())),
+            Err(e) => Err(e),
+        }
     }
 
     /// Runs `f` on the log as it is now, none when there is none. `f` must not come back here.
@@ -289,16 +318,24 @@ impl Store {
         f: impl FnOnce(Option<&mut Wal>) -> Result<T, StoreError>,
     ) -> Result<T, StoreError> {
         let mut held = self.wal.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut wal = match held.take().filter(Wal::is_current) {
-            Some(mut wal) => {
-                wal.catch_up()?;
-                Some(wal)
-            }
-            None => Wal::open(&self.wal_path(), self.hash)?,
+        let mut wal = match held.take() {
+            Some(wal) => wal.caught_up()?,
+            None => Wal::open(&self.wal_paths, self.hash)?,
         };
         let done = f(wal.as_mut());
         // After a failure nothing is known about it: read anew next time.
         *held = wal.filter(|_| done.is_ok());
         done
+    }
+
+    /// As `with_wal`, for readers: a damaged log is as none, the refs count.
+    fn with_sound_wal<T>(
+        &self,
+        f: impl Fn(Option<&mut Wal>) -> Result<T, StoreError>,
+    ) -> Result<T, StoreError> {
+        match self.with_wal(&f) {
+            Err(StoreError::CorruptWal { .. }) => f(None),
+            other => other,
+        }
     }
 }

@@ -10,6 +10,7 @@ use super::{
     error::StoreError,
     object::{Kind, Object},
     tree::{Change, Entry, Mode, edit},
+    wal::Look,
     wal_frame::{Frame, Step},
 };
 use crate::{domain::oid::Oid, limits, sys::files::Durable};
@@ -64,7 +65,13 @@ impl Store {
             let Some(new) = objects.last().map(|o| o.id) else { return Ok(()) };
             self.keep_safe(objects)?;
             match self.refs.swap(notes_ref, tip, &new, limits::REF_LOCK_WAIT_MS) {
-                Ok(()) => return self.checkpoint_if_due(&lock),
+                Ok(()) => {
+                    let sealing = self.seal_if_due(&lock, Look::InTurn);
+                    drop(lock);
+                    // The note is written; what cannot be packed now is packed after the next append.
+                    let _ = sealing.and_then(|sealing| self.pack_after(sealing));
+                    return Ok(());
+                }
                 Err(StoreError::RefMoved { .. }) => {
                     let pause = OsRng.next_u32() % JITTER_US;
                     std::thread::sleep(Duration::from_micros(u64::from(pause)));

@@ -115,6 +115,23 @@ impl Odb {
         }
         Err(StoreError::Unreadable { id: *id, reason })
     }
+
+    /// True when the database has the object; what it holds is not looked at.
+    pub(super) fn has(&self, id: &Oid) -> Result<bool, StoreError> {
+        let unreadable = |reason| StoreError::Unreadable { id: *id, reason };
+        let wanted =
+            gix::ObjectId::try_from(id.as_bytes()).map_err(|e| unreadable(e.to_string()))?;
+        for fresh in [false, true] {
+            let repo = if fresh { self.reopened()? } else { self.repo()? };
+            match catch_unwind(AssertUnwindSafe(|| repo.has_object(wanted))) {
+                Ok(true) => return Ok(true),
+                Ok(false) => {}
+                Err(_) if fresh => return Err(unreadable("the git library gave up".to_owned())),
+                Err(_) => {}
+            }
+        }
+        Ok(false)
+    }
 }
 
 type Read = Result<Option<Result<Object, StoreError>>, String>;

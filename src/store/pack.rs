@@ -9,6 +9,7 @@ use super::{
     error::StoreError,
     loose::deflate,
     object::{Kind, Object, digest},
+    pack_read::{Indexed, index_entries},
 };
 use crate::{
     domain::oid::{HashKind, Oid},
@@ -22,7 +23,12 @@ const TREE_WINDOW: usize = 6;
 const BLOB_CLASS_BYTES: usize = 64;
 /// Offsets beyond need the index's large table, which nothing we write comes near.
 const MAX_PACK_BYTES: u64 = 0x7fff_ffff;
-const OFS_DELTA: u8 = 6;
+/// Type of an entry that is a difference to one before it.
+pub(super) const OFS_DELTA: u8 = 6;
+/// What a pack of version 2 begins with.
+const MAGIC: &[u8] = b"PACK\0\0\0\x02";
+/// What an index of version 2 begins with.
+pub(super) const IDX_MAGIC: &[u8] = b"\xfftOc\0\0\0\x02";
 
 /// A pack, ready to be written.
 pub(super) struct Built {
@@ -47,18 +53,32 @@ pub(super) fn build(hash: HashKind, objects: &[Object]) -> Result<Built, StoreEr
     }
     let mut seen = HashSet::new();
     let unique: Vec<&Object> = objects.iter().filter(|o| seen.insert(o.id)).collect();
-    let count = u32::try_from(unique.len()).map_err(|_| too_large(unique.len() as u64))?;
-    let mut packer = Packer { out: Vec::new(), placed: Vec::new(), documents: HashMap::new() };
-    packer.out.extend_from_slice(b"PACK\0\0\0\x02");
-    packer.out.extend_from_slice(&count.to_be_bytes());
+    let mut packer = Packer { out: begun(), placed: Vec::new(), documents: HashMap::new() };
     for object in unique {
         packer.add(object)?;
     }
-    let Packer { out: mut pack, mut placed, .. } = packer;
+    let Packer { out, placed, .. } = packer;
+    let entry = |p: &Placed<'_>| Indexed { id: p.object.id, offset: p.offset, crc: p.crc };
+    finish(hash, out, placed.iter().map(entry).collect())
+}
+
+/// How a pack begins; its count comes last.
+pub(super) fn begun() -> Vec<u8> {
+    [MAGIC, &[0; 4]].concat()
+}
+
+/// Gives a pack that was begun so its count, checksum and index.
+pub(super) fn finish(
+    hash: HashKind,
+    mut pack: Vec<u8>,
+    mut entries: Vec<Indexed>,
+) -> Result<Built, StoreError> {
+    let count = u32::try_from(entries.len()).map_err(|_| too_large(entries.len() as u64))?;
+    pack.splice(MAGIC.len()..MAGIC.len() + 4, count.to_be_bytes());
     let checksum = digest(hash, &[&pack])?;
     pack.extend_from_slice(checksum.as_bytes());
-    placed.sort_by_key(|p| p.object.id);
-    let idx = index(&placed, &checksum)?;
+    entries.sort_by_key(|e| e.id);
+    let idx = index(&entries, &checksum)?;
     Ok(Built { name: format!("pack-{checksum}"), pack, idx })
 }
 
@@ -133,7 +153,7 @@ fn class(object: &Object) -> &[u8] {
     &object.data[..object.data.len().min(BLOB_CLASS_BYTES)]
 }
 
-fn type_of(kind: Kind) -> u8 {
+pub(super) fn type_of(kind: Kind) -> u8 {
     match kind {
         Kind::Commit => 1,
         Kind::Tree => 2,
@@ -147,7 +167,7 @@ fn low(value: u64) -> u8 {
 }
 
 /// Type and size: four bits of size in the first byte, then seven a byte, least significant first.
-fn put_header(out: &mut Vec<u8>, kind: u8, size: usize) {
+pub(super) fn put_header(out: &mut Vec<u8>, kind: u8, size: usize) {
     let mut rest = size as u64;
     let mut byte = kind << 4 | (low(rest) & 0x0f);
     rest >>= 4;
@@ -160,7 +180,7 @@ fn put_header(out: &mut Vec<u8>, kind: u8, size: usize) {
 }
 
 /// Distance to the base: seven bits a byte, most significant first, each continuation counting one more.
-fn put_offset(out: &mut Vec<u8>, distance: u64) {
+pub(super) fn put_offset(out: &mut Vec<u8>, distance: u64) {
     let mut bytes = vec![low(distance) & 0x7f];
     let mut rest = distance >> 7;
     while rest > 0 {
@@ -216,7 +236,7 @@ fn put_insert(out: &mut Vec<u8>, data: &[u8]) {
 const DELTA_BYTES_MIN: usize = 4;
 
 /// None when the two have too little in common to be worth it, or the delta would be too short for git.
-fn delta(base: &[u8], new: &[u8]) -> Option<Vec<u8>> {
+pub(super) fn delta(base: &[u8], new: &[u8]) -> Option<Vec<u8>> {
     let prefix = base.iter().zip(new).take_while(|(a, b)| a == b).count();
     let most = base.len().min(new.len()) - prefix;
     let tails = base.iter().rev().zip(new.iter().rev());
@@ -235,17 +255,17 @@ fn delta(base: &[u8], new: &[u8]) -> Option<Vec<u8>> {
 }
 
 /// An index of version 2 over entries sorted by id.
-fn index(placed: &[Placed<'_>], checksum: &Oid) -> Result<Vec<u8>, StoreError> {
-    let mut out = b"\xfftOc\0\0\0\x02".to_vec();
+fn index(entries: &[Indexed], checksum: &Oid) -> Result<Vec<u8>, StoreError> {
+    let mut out = IDX_MAGIC.to_vec();
     for byte in 0..=u8::MAX {
-        let up_to = placed.partition_point(|p| p.object.id.as_bytes()[0] <= byte);
+        let up_to = entries.partition_point(|e| e.id.as_bytes()[0] <= byte);
         let count = u32::try_from(up_to).map_err(|_| too_large(up_to as u64))?;
         out.extend_from_slice(&count.to_be_bytes());
     }
-    placed.iter().for_each(|p| out.extend_from_slice(p.object.id.as_bytes()));
-    placed.iter().for_each(|p| out.extend_from_slice(&p.crc.to_be_bytes()));
-    for p in placed {
-        let offset = u32::try_from(p.offset).map_err(|_| too_large(p.offset))?;
+    entries.iter().for_each(|e| out.extend_from_slice(e.id.as_bytes()));
+    entries.iter().for_each(|e| out.extend_from_slice(&e.crc.to_be_bytes()));
+    for e in entries {
+        let offset = u32::try_from(e.offset).map_err(|_| too_large(e.offset))?;
         out.extend_from_slice(&offset.to_be_bytes());
     }
     out.extend_from_slice(checksum.as_bytes());
@@ -256,17 +276,7 @@ fn index(placed: &[Placed<'_>], checksum: &Oid) -> Result<Vec<u8>, StoreError> {
 
 /// The sorted ids in an index; none when the bytes are no whole index of version 2.
 pub(super) fn index_ids(hash: HashKind, idx: &[u8]) -> Option<Vec<Oid>> {
-    const FANOUT_BYTES: usize = 256 * 4;
-    let rest = idx.strip_prefix(b"\xfftOc\0\0\0\x02")?;
-    let (fanout, rest) = rest.split_at_checked(FANOUT_BYTES)?;
-    let count = u32::from_be_bytes(fanout[FANOUT_BYTES - 4..].try_into().ok()?);
-    let (ids, _) =
-        rest.split_at_checked(usize::try_from(count).ok()?.checked_mul(hash.id_bytes())?)?;
-    let body = idx.len().checked_sub(hash.id_bytes())?;
-    let whole = digest(hash, &[&idx[..body]]).ok()?.as_bytes() == &idx[body..];
-    whole.then(|| {
-        ids.chunks_exact(hash.id_bytes()).filter_map(|id| Oid::from_bytes(id).ok()).collect()
-    })
+    Some(index_entries(hash, idx)?.into_iter().map(|e| e.id).collect())
 }
 
 /// True when the bytes are a pack whose checksum fits.

@@ -1,28 +1,54 @@
 //! Our packs on disk, and which of them are kept against a foreign repack (storage C, E).
 //!
 //! Contract: a pack is invisible until its index appears; both are synced before their names. The lists
-//! in `agentproto/` are caches: `git gc` may take our packs away at any time, and that is normal.
+//! in `agentproto/` are caches: `git gc` may take our packs away at any time, and that is normal. The list of
+//! checkpoint packs and what is staged in `agentproto/packing` belong to whoever holds the packing lock, the
+//! list of kept packs and `agentproto/tmp` to whoever holds the journal lock, what is staged in `agentproto/merging` to
+//! whoever holds the merging lock: none sweeps another's.
 
 use super::{
     error::StoreError,
     loose::fresh_name,
+    midx,
     names::TMP_PREFIX,
     pack::{self, Built},
+    pack_merge::Source,
 };
 use crate::{
-    domain::oid::{HashKind, Oid},
+    domain::{
+        oid::{HashKind, Oid},
+        time::Timestamp,
+    },
     sys::files::{self, Durable},
 };
 use std::{
     collections::HashSet,
+    os::unix::fs::MetadataExt,
     path::{Path, PathBuf},
 };
 
-/// Names of packs made at checkpoints.
-const PACK_LIST: &str = "packs";
-/// Names of packs that have a `.keep` of ours.
-const KEPT_LIST: &str = "kept";
+/// The lists of our packs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum List {
+    /// Packs made at checkpoints.
+    Packs,
+    /// Packs that have a `.keep` of ours.
+    Kept,
+}
+
+impl List {
+    fn file_name(self) -> &'static str {
+        match self {
+            Self::Packs => "packs",
+            Self::Kept => "kept",
+        }
+    }
+}
+
 const KEEP_TEXT: &[u8] = b"git agentproto: until the journal names it\n";
+
+/// Files of a pack that are written, and what they are to be called.
+pub(super) type Staged = Vec<(PathBuf, PathBuf)>;
 
 /// Writes and finds our packs.
 #[derive(Clone, Debug)]
@@ -30,31 +56,40 @@ pub(super) struct Packs {
     dir: PathBuf,
     agent: PathBuf,
     tmp: PathBuf,
+    packing: PathBuf,
+    merging: PathBuf,
     hash: HashKind,
 }
 
 impl Packs {
     pub(super) fn new(common: &Path, agent: &Path, hash: HashKind) -> Self {
-        let (dir, tmp) = (common.join("objects/pack"), agent.join("tmp"));
-        Self { dir, agent: agent.to_owned(), tmp, hash }
+        Self {
+            dir: common.join("objects/pack"),
+            agent: agent.to_owned(),
+            tmp: agent.join("tmp"),
+            packing: agent.join("packing"),
+            merging: agent.join("merging"),
+            hash,
+        }
     }
 
-    /// Makes a pack of ours visible and durable. Needs the kernel lock.
+    /// Makes a pack of ours visible and durable. Needs the packing lock.
     pub(super) fn place(&self, built: &Built) -> Result<(), StoreError> {
         files::make_dirs(&self.dir)?;
-        self.list_add(PACK_LIST, &built.name)?;
-        self.put(built)
+        files::make_dirs(&self.packing)?;
+        self.list_add(List::Packs, &built.name)?;
+        self.put(built, List::Packs)
     }
 
-    /// As [`Packs::place`], and no repack may drop the pack until [`Packs::release`].
+    /// As [`Packs::place`], and no repack may drop the pack until [`Packs::release`]. Needs the journal lock.
     pub(super) fn place_kept(&self, built: &Built) -> Result<(), StoreError> {
         files::make_dirs(&self.dir)?;
-        self.list_add(KEPT_LIST, &built.name)?;
+        self.list_add(List::Kept, &built.name)?;
         let keep = self.file(&built.name, "keep");
         files::replace(&keep, &self.tmp.join(fresh_name(TMP_PREFIX)), KEEP_TEXT)?;
         let there = self.is_whole(&built.name)?;
         if !there {
-            self.put(built)?;
+            self.put(built, List::Kept)?;
         }
         if self.is_whole(&built.name)? {
             Ok(())
@@ -67,15 +102,33 @@ impl Packs {
         self.dir.join(format!("{name}.{extension}"))
     }
 
-    fn put(&self, built: &Built) -> Result<(), StoreError> {
+    fn staged(&self, list: List) -> PathBuf {
+        let dir = match list {
+            List::Packs => &self.packing,
+            List::Kept => &self.tmp,
+        };
+        dir.join(fresh_name(TMP_PREFIX))
+    }
+
+    fn put(&self, built: &Built, list: List) -> Result<(), StoreError> {
+        let staged = self.stage(built, || self.staged(list))?;
+        self.show(&staged)
+    }
+
+    /// Writes pack and index under staged names; what to rename to what.
+    fn stage(&self, built: &Built, name: impl Fn() -> PathBuf) -> Result<Staged, StoreError> {
         let mut staged = Vec::new();
         for (extension, data) in [("pack", &built.pack), ("idx", &built.idx)] {
-            let path = self.tmp.join(fresh_name(&format!("{TMP_PREFIX}{extension}_")));
+            let path = name();
             files::write_new(&path, data, 0o444, Durable::Yes)?;
             staged.push((path, self.file(&built.name, extension)));
         }
         super::failpoint::reached("pack staged")?;
-        for (from, to) in &staged {
+        Ok(staged)
+    }
+
+    fn show(&self, staged: &Staged) -> Result<(), StoreError> {
+        for (from, to) in staged {
             files::rename(from, to)?;
             super::failpoint::reached("pack renamed")?;
         }
@@ -84,6 +137,80 @@ impl Packs {
 
     fn is_there(&self, name: &str) -> Result<bool, StoreError> {
         Ok(files::is_there(&self.file(name, "pack"))? || files::is_there(&self.file(name, "idx"))?)
+    }
+
+    /// Our checkpoint packs that nobody else has an eye on, with their sizes in bytes, the oldest first.
+    pub(super) fn mergeable(&self) -> Result<Vec<(String, u64)>, StoreError> {
+        let Some(indexed) = midx::packs_named_in(&self.dir)? else { return Ok(Vec::new()) };
+        let mut found = Vec::new();
+        for name in self.list(List::Packs)? {
+            let Some(pack) = files::look(&self.file(&name, "pack"))? else { continue };
+            let free = !indexed.contains(&name) && !self.is_watched(&name)?;
+            if free && files::is_there(&self.file(&name, "idx"))? {
+                found.push((name, pack.len()));
+            }
+        }
+        Ok(found)
+    }
+
+    fn is_watched(&self, name: &str) -> Result<bool, StoreError> {
+        for extension in ["keep", "bitmap", "promisor", "mtimes"] {
+            if files::is_there(&self.file(name, extension))? {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    /// Packs read as a whole; none when one of them went away.
+    pub(super) fn sources(&self, names: &[String]) -> Result<Option<Vec<Source>>, StoreError> {
+        let mut sources = Vec::new();
+        for name in names {
+            let pack = files::read_optional(&self.file(name, "pack"))?;
+            let idx = files::read_optional(&self.file(name, "idx"))?;
+            let Some((pack, idx)) = pack.zip(idx) else { return Ok(None) };
+            sources.push(Source { name: name.clone(), pack, idx });
+        }
+        Ok(Some(sources))
+    }
+
+    /// Writes a merged pack under names that nobody else uses. Needs the merging lock.
+    pub(super) fn stage_merged(&self, built: &Built) -> Result<Staged, StoreError> {
+        self.stage(built, || self.merging.join(fresh_name(TMP_PREFIX)))
+    }
+
+    /// Puts the staged pack in the place of those it was made of. Needs both locks.
+    pub(super) fn replace(
+        &self,
+        old: &[String],
+        built: &Built,
+        staged: &Staged,
+    ) -> Result<(), StoreError> {
+        let mut names = self.list(List::Packs)?;
+        let place = names.iter().position(|n| old.contains(n)).unwrap_or(names.len());
+        if !names.contains(&built.name) {
+            names.insert(place, built.name.clone());
+        }
+        self.list_set(List::Packs, &names)?;
+        self.show(staged)?;
+        if !self.is_whole(&built.name)? {
+            return Err(StoreError::PackDamaged { name: built.name.clone() });
+        }
+        // Whoever finds this finishes what a kill leaves half removed.
+        let begun = self.merging.join(fresh_name(TMP_PREFIX));
+        files::write_new(&begun, b"", 0o600, Durable::No)?;
+        let gone = |name: &String| old.contains(name) && *name != built.name;
+        for name in names.iter().filter(|n| gone(n)) {
+            // The index first: from then on nobody looks for the pack.
+            for extension in ["idx", "pack", "rev"] {
+                files::remove_optional(&self.file(name, extension))?;
+                super::failpoint::reached("merged pack removed")?;
+            }
+        }
+        names.retain(|n| !gone(n));
+        self.list_set(List::Packs, &names)?;
+        files::remove_optional(&begun)?;
+        Ok(())
     }
 
     fn is_whole(&self, name: &str) -> Result<bool, StoreError> {
@@ -98,26 +225,67 @@ impl Packs {
         Ok(idx.and_then(|i| pack::index_ids(self.hash, &i)))
     }
 
-    /// Removes `.keep` of packs that hold one of the pinned objects: their pins are durable.
-    pub(super) fn release(&self, pinned: &HashSet<Oid>) -> Result<(), StoreError> {
-        let kept = self.list(KEPT_LIST)?;
-        let mut left = Vec::new();
-        for name in &kept {
-            let ids = self.ids(name)?;
-            match ids {
-                Some(ids) if ids.iter().any(|id| pinned.contains(id)) => {
-                    files::remove_optional(&self.file(name, "keep"))?;
-                }
-                Some(_) | None => left.push(name.clone()),
+    /// Packs that have a `.keep` of ours, as listed.
+    pub(super) fn kept(&self) -> Result<Vec<String>, StoreError> {
+        self.list(List::Kept)
+    }
+
+    /// Packs whose `.keep` says that it is ours, listed or not.
+    pub(super) fn with_our_keep(&self) -> Result<Vec<String>, StoreError> {
+        let mut found = Vec::new();
+        for file in files::names(&self.dir)? {
+            let name = file.to_str().and_then(|f| f.strip_suffix(".keep"));
+            let Some(name) = name.filter(|n| is_pack_name(n)) else { continue };
+            let text = files::read_optional(&self.dir.join(&file))?;
+            found.extend((text.as_deref() == Some(KEEP_TEXT)).then(|| name.to_owned()));
+        }
+        Ok(found)
+    }
+
+    /// Those of the packs whose `.keep` was written more than `age_ms` ago. One whose age cannot be told is young.
+    pub(super) fn kept_before(
+        &self,
+        mut names: Vec<String>,
+        now: Timestamp,
+        age_ms: u64,
+    ) -> Vec<String> {
+        let limit = now.ms().saturating_sub_unsigned(age_ms);
+        names.retain(|name| {
+            let keep = files::look(&self.file(name, "keep")).ok().flatten();
+            keep.is_some_and(|k| k.mtime() * 1000 < limit)
+        });
+        names
+    }
+
+    /// Kept packs that hold one of these objects.
+    pub(super) fn kept_with(&self, pinned: &HashSet<Oid>) -> Result<Vec<String>, StoreError> {
+        let mut names = Vec::new();
+        for name in self.list(List::Kept)? {
+            let ids = self.ids(&name)?;
+            if ids.is_some_and(|ids| ids.iter().any(|id| pinned.contains(id))) {
+                names.push(name);
             }
         }
-        if left.len() < kept.len() { self.list_set(KEPT_LIST, &left) } else { Ok(()) }
+        Ok(names)
+    }
+
+    /// Lets repacks have these packs: pins of what they hold are durable. Needs the journal lock.
+    pub(super) fn release(&self, names: &[String]) -> Result<(), StoreError> {
+        if names.is_empty() {
+            return Ok(());
+        }
+        for name in names {
+            files::remove_optional(&self.file(name, "keep"))?;
+        }
+        let mut kept = self.list(List::Kept)?;
+        kept.retain(|name| !names.contains(name));
+        self.list_set(List::Kept, &kept)
     }
 
     /// Everything that our own checkpoint packs hold. Those are synced before anything relies on them.
     pub(super) fn own_ids(&self) -> Result<HashSet<Oid>, StoreError> {
         let mut all = HashSet::new();
-        for name in self.list(PACK_LIST)? {
+        for name in self.list(List::Packs)? {
             if files::is_there(&self.file(&name, "pack"))? {
                 all.extend(self.ids(&name)?.into_iter().flatten());
             }
@@ -125,22 +293,36 @@ impl Packs {
         Ok(all)
     }
 
-    /// Removes staged files. Needs the kernel lock, under which alone they are written.
+    /// Removes staged files. Needs the journal lock, under which alone they are written.
     pub(super) fn sweep_staged(&self) -> Result<u64, StoreError> {
-        let mut removed = 0;
-        for name in files::names(&self.tmp)? {
-            let path = self.tmp.join(&name);
-            if name.to_string_lossy().starts_with(TMP_PREFIX) && files::is_file(&path)? {
-                removed += u64::from(files::remove_optional(&path)?);
-            }
-        }
-        Ok(removed)
+        swept(&self.tmp)
     }
 
-    /// Removes listed packs that never got their index. Needs the kernel lock.
+    /// Removes kept packs that never got their index. Needs the journal lock.
     pub(super) fn sweep_unindexed(&self) -> Result<u64, StoreError> {
+        self.sweep_listed(List::Kept)
+    }
+
+    /// Removes what a dead packer left: staged files, and listed packs that never got their index. Needs the packing lock.
+    pub(super) fn sweep_packing(&self) -> Result<u64, StoreError> {
+        Ok(swept(&self.packing)? + self.sweep_listed(List::Packs)?)
+    }
+
+    /// Removes what a dead merger left staged. Needs the merging lock.
+    pub(super) fn sweep_merging(&self) -> Result<u64, StoreError> {
+        swept(&self.merging)
+    }
+
+    /// True when a packer or merger has something staged, or died with it.
+    pub(super) fn has_staged(&self) -> Result<bool, StoreError> {
+        let mut staged = files::names(&self.packing)?;
+        staged.extend(files::names(&self.merging)?);
+        Ok(staged.iter().any(|name| name.to_string_lossy().starts_with(TMP_PREFIX)))
+    }
+
+    fn sweep_listed(&self, list: List) -> Result<u64, StoreError> {
         let mut removed = 0;
-        for name in self.list(PACK_LIST)?.into_iter().chain(self.list(KEPT_LIST)?) {
+        for name in self.list(list)? {
             let (pack, idx) = (self.file(&name, "pack"), self.file(&name, "idx"));
             if !files::is_there(&idx)? && files::remove_optional(&pack)? {
                 removed += 1;
@@ -149,19 +331,20 @@ impl Packs {
         Ok(removed)
     }
 
-    fn list(&self, list: &str) -> Result<Vec<String>, StoreError> {
-        let data = files::read_optional(&self.agent.join(list))?.unwrap_or_default();
+    fn list(&self, list: List) -> Result<Vec<String>, StoreError> {
+        let path = self.agent.join(list.file_name());
+        let data = files::read_optional(&path)?.unwrap_or_default();
         let names = String::from_utf8_lossy(&data).lines().map(str::to_owned).collect::<Vec<_>>();
         Ok(names.into_iter().filter(|n| is_pack_name(n)).collect())
     }
 
-    fn list_set(&self, list: &str, names: &[String]) -> Result<(), StoreError> {
+    fn list_set(&self, list: List, names: &[String]) -> Result<(), StoreError> {
         let text: String = names.iter().map(|n| format!("{n}\n")).collect();
-        let staged = self.tmp.join(fresh_name(TMP_PREFIX));
-        Ok(files::replace(&self.agent.join(list), &staged, text.as_bytes())?)
+        let path = self.agent.join(list.file_name());
+        Ok(files::replace(&path, &self.staged(list), text.as_bytes())?)
     }
 
-    fn list_add(&self, list: &str, name: &str) -> Result<(), StoreError> {
+    fn list_add(&self, list: List, name: &str) -> Result<(), StoreError> {
         let names = self.list(list)?;
         if names.iter().any(|n| n == name) {
             return Ok(());
@@ -176,6 +359,18 @@ impl Packs {
         left.push(name.to_owned());
         self.list_set(list, &left)
     }
+}
+
+/// Removes our temporary files in a directory.
+fn swept(dir: &Path) -> Result<u64, StoreError> {
+    let mut removed = 0;
+    for name in files::names(dir)? {
+        let path = dir.join(&name);
+        if name.to_string_lossy().starts_with(TMP_PREFIX) && files::is_file(&path)? {
+            removed += u64::from(files::remove_optional(&path)?);
+        }
+    }
+    Ok(removed)
 }
 
 /// Only such a name is ever joined to a path.

@@ -56,7 +56,7 @@ impl Store {
         let of_writer = |name: &String| {
             chain_parts(name).filter(|(w, _)| w == writer).map(|(_, segment)| segment)
         };
-        let logged = self.with_wal(|wal| {
+        let logged = self.with_sound_wal(|wal| {
             let journals =
                 wal.iter().flat_map(|w| w.tips().keys()).filter(|n| n.starts_with(JOURNALS));
             Ok(journals.filter_map(of_writer).max())
@@ -73,18 +73,18 @@ impl Store {
     /// What one of our refs holds or, where the log knows better, will hold.
     pub(super) fn own_value(&self, name: &str) -> Result<Option<Oid>, StoreError> {
         let actual = self.refs.read(name);
-        self.with_wal(|wal| {
-            let ours = wal.as_ref().and_then(|w| w.tips().get(name).copied());
-            match (ours, actual) {
-                (None, actual) => actual,
-                (Some(ours), Ok(None) | Err(StoreError::BrokenRef { .. })) => Ok(Some(ours)),
-                (Some(ours), Ok(Some(id))) => {
-                    let behind = wal.is_some_and(|w| w.has_passed(name, &id));
-                    Ok(Some(if behind { ours } else { id }))
-                }
-                (Some(_), Err(e)) => Err(e),
-            }
-        })
+        let (ours, behind) = self.with_sound_wal(|wal| {
+            let Some(wal) = wal else { return Ok((None, false)) };
+            let at = actual.as_ref().ok().copied().flatten();
+            let behind = at.is_some_and(|id| wal.has_passed(name, &id));
+            Ok((wal.tips().get(name).copied(), behind))
+        })?;
+        match (ours, actual) {
+            (None, actual) => actual,
+            (Some(ours), Ok(None) | Err(StoreError::BrokenRef { .. })) => Ok(Some(ours)),
+            (Some(ours), Ok(Some(id))) => Ok(Some(if behind { ours } else { id })),
+            (Some(_), Err(e)) => Err(e),
+        }
     }
 
     fn tip_at(&self, name: &str, id: &Oid) -> Result<Tip, StoreError> {

@@ -1,17 +1,19 @@
-//! Making git's view agree with the write-ahead log again (storage R), and checkpoints (storage C).
+//! Making git's view agree with the write-ahead log again (storage R).
 //!
 //! Contract: only under the journal lock. Every step can be interrupted and done again. A ref that was
 //! only behind is moved forward, one that is ahead is kept; anything else is diverged: nothing is touched.
-//! The log is emptied by one thing alone: a synced pack of its own bytes, while our refs show its last
-//! frame. Packing what lies in the object store instead, or emptying by time, loses entries.
+//! The log is emptied by checkpoints alone. A log that is damaged stops whoever writes; readers go by the refs.
 
 use super::{
-    Store, commit,
+    Store,
+    checkpoint::{Sealing, each_once},
+    commit,
     error::StoreError,
     loose::LooseState,
     names::journal_parts,
-    object::{Kind, Object},
-    pack,
+    object::Kind,
+    wal::Look,
+    wal_frame::{Frame, Move, Step},
 };
 use crate::{
     domain::oid::Oid,
@@ -22,7 +24,7 @@ use crate::{
     },
 };
 use serde::{Deserialize, Serialize};
-use std::collections::{BTreeMap, HashSet};
+use std::collections::BTreeMap;
 
 /// What a recovery did.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -69,23 +71,26 @@ struct Known {
 }
 
 impl Store {
-    /// Takes the journal lock and checks every frame and ref.
+    /// Takes the journal lock and checks every frame and ref; packs what waits for it.
     ///
     /// # Errors
     /// The journal is diverged or corrupt, or something cannot be written.
     pub fn fsck_wal(&self) -> Result<Recovered, StoreError> {
         let lock = self.lock()?;
-        self.recover(&lock, Depth::Full, limits::REF_LOCK_WAIT_MS)
+        let done = self.recover(&lock, Depth::Full, limits::REF_LOCK_WAIT_MS)?;
+        drop(lock);
+        self.pack_after(Sealing::NotDue)?;
+        Ok(done)
     }
 
     pub(super) fn recover_if_free(&self) -> Result<(), StoreError> {
-        if !files::is_there(&self.wal_path())? {
+        if !self.wal_paths.any()? {
             return Ok(());
         }
-        let done = self.try_recover();
-        match done {
-            // A read-only repository is read as it is.
+        match self.try_recover() {
+            // A read-only repository is read as it is, and beside a damaged log the refs are: who appends is told.
             Err(StoreError::File(e)) if e.is_read_only() => Ok(()),
+            Err(StoreError::CorruptWal { .. }) => Ok(()),
             other => other,
         }
     }
@@ -93,10 +98,15 @@ impl Store {
     fn try_recover(&self) -> Result<(), StoreError> {
         files::make_dirs(&self.agent.join("tmp"))?;
         let Some(lock) = KernelLock::try_acquire(&self.agent.join("lock"))? else { return Ok(()) };
-        self.recover(&lock, Depth::Due, 0).map(drop)
+        self.recover(&lock, Depth::Due, 0)?;
+        drop(lock);
+        // The entries are safe in the log; a reader must not fail because they could not be packed.
+        let _ = self.pack_after(Sealing::NotDue);
+        Ok(())
     }
 
-    /// Recovers, remembering what was done until an append records it.
+    /// Recovers, remembering what was done until an append records it. What it sealed is packed by whoever lets go of
+    /// the lock.
     pub(super) fn recover(
         &self,
         lock: &KernelLock,
@@ -112,7 +122,9 @@ impl Store {
         let behind = self.behind(&known.tips)?;
         if !thorough && behind.is_empty() {
             // Git's view alone is at stake: what fails here is done by the next who looks.
-            done.objects = self.heal_recent().unwrap_or_default();
+            if self.lost(Look::Recent).is_ok_and(|lost| lost > 0) {
+                let _ = self.seal(lock);
+            }
             return Ok(done);
         }
         done.leftovers += self.packs.sweep_unindexed()?;
@@ -125,14 +137,29 @@ impl Store {
         for name in behind {
             self.settle(&name, &mut tips, wait_ms, &mut done)?;
         }
-        if tips != known.tips {
-            let seq = self.seq_at(&tips)?.unwrap_or(known.seq);
-            self.checkpoint(lock, seq, tips)?;
-        } else if !known.same_boot && files::boot_id().is_some() && done.pending.is_none() {
-            self.checkpoint(lock, known.seq, tips)?;
+        self.go_on_from(&known, &tips)?;
+        let new_boot = !known.same_boot && files::boot_id().is_some();
+        if done.pending.is_none() && (new_boot || done.objects > 0) {
+            let _ = self.seal(lock)?;
         }
         self.remember(&done)?;
         Ok(done)
+    }
+
+    /// Takes over newer values that refs of ours have got elsewhere: a frame that only tells of the move.
+    fn go_on_from(&self, known: &Known, tips: &BTreeMap<String, Oid>) -> Result<(), StoreError> {
+        let newer = tips.iter().filter(|(name, id)| known.tips.get(*name) != Some(id));
+        let moves: Vec<Move> = newer
+            .map(|(name, new)| {
+                let old = known.tips.get(name).copied();
+                Move { name: name.clone(), old, new: *new }
+            })
+            .collect();
+        if moves.is_empty() {
+            return Ok(());
+        }
+        let seq = self.seq_at(tips)?.unwrap_or(known.seq);
+        self.push(&Frame { step: Step { seq, entries: 0, moves }, objects: Vec::new() })
     }
 
     fn known(&self) -> Result<Option<Known>, StoreError> {
@@ -168,7 +195,8 @@ impl Store {
 
     fn rewrite_objects(&self) -> Result<u64, StoreError> {
         let mut written = 0;
-        for object in self.wal_objects()? {
+        let frames = self.with_wal(|wal| wal.map_or(Ok(Vec::new()), |w| w.frames()))?;
+        for object in each_once(frames) {
             let good = match self.loose.state(&object.id)? {
                 LooseState::Intact => true,
                 LooseState::Broken => false,
@@ -182,13 +210,6 @@ impl Store {
             }
         }
         Ok(written)
-    }
-
-    /// Objects of all frames, each once, in order.
-    fn wal_objects(&self) -> Result<Vec<Object>, StoreError> {
-        let frames = self.with_wal(|wal| wal.map_or(Ok(Vec::new()), |w| w.frames()))?;
-        let mut seen = HashSet::new();
-        Ok(frames.into_iter().flat_map(|f| f.objects).filter(|o| seen.insert(o.id)).collect())
     }
 
     /// Moves one ref to where the log says, or takes over a newer value into `tips`.
@@ -249,58 +270,6 @@ impl Store {
         journals.max().map(|(_, id)| Ok(self.entry(id)?.seq)).transpose()
     }
 
-    /// Checkpoints when enough came together and git shows all of it.
-    pub(super) fn checkpoint_if_due(&self, lock: &KernelLock) -> Result<(), StoreError> {
-        let due = self.with_wal(|wal| {
-            Ok(wal
-                .filter(|w| {
-                    w.frame_count() >= limits::CHECKPOINT_FRAMES
-                        || w.frame_bytes() >= limits::CHECKPOINT_BYTES
-                })
-                .map(|w| (w.seq(), w.tips().clone())))
-        })?;
-        match due {
-            Some((seq, tips)) if self.behind(&tips)?.is_empty() => self.checkpoint(lock, seq, tips),
-            Some(_) | None => Ok(()),
-        }
-    }
-
-    /// Writes again what git no longer has of the last frames (storage H): a `git prune` that read the refs before they
-    /// moved takes what was written meanwhile, and until that is mended git's own `gc` fails. Now that the refs
-    /// name it, the next prune leaves it alone.
-    pub(super) fn heal_recent(&self) -> Result<u64, StoreError> {
-        let frames = self.with_wal(|wal| wal.map_or(Ok(Vec::new()), |w| w.recent_frames()))?;
-        let mut healed = 0;
-        for object in frames.iter().flat_map(|f| &f.objects) {
-            if !self.loose.is_there(&object.id) && self.odb.find(&object.id)?.is_none() {
-                self.loose.write(object, Durable::No)?;
-                healed += 1;
-            }
-        }
-        Ok(healed)
-    }
-
-    /// Packs the log's own bytes, starts a new epoch, removes the loose copies of exactly these objects.
-    pub(super) fn checkpoint(
-        &self,
-        _lock: &KernelLock,
-        seq: u64,
-        tips: BTreeMap<String, Oid>,
-    ) -> Result<(), StoreError> {
-        self.packs.sweep_staged()?;
-        self.packs.sweep_unindexed()?;
-        let objects = self.wal_objects()?;
-        if !objects.is_empty() {
-            self.packs.place(&pack::build(self.hash, &objects)?)?;
-            super::failpoint::reached("packed")?;
-            self.packs.release(&parents_in(&objects))?;
-        }
-        let tips = self.without_finished(tips)?;
-        self.with_wal(|wal| wal.map_or(Ok(()), |w| w.reset(seq, tips)))?;
-        super::failpoint::reached("log emptied")?;
-        objects.iter().try_for_each(|o| self.loose.remove(&o.id))
-    }
-
     /// Ends the log of an id that this repository, a copy, does not go on with: all it holds is shown by refs and
     /// packed first.
     pub(super) fn retire_log(&self, lock: &KernelLock) -> Result<(), StoreError> {
@@ -311,8 +280,10 @@ impl Store {
             let actual = self.refs.read_sound(&name)?;
             self.refs.swap(&name, actual, ours, limits::REF_LOCK_WAIT_MS)?;
         }
-        self.checkpoint(lock, known.seq, known.tips)?;
-        files::remove_optional(&self.wal_path())?;
+        self.pack_all(lock)?;
+        for path in self.with_wal(|wal| Ok(wal.map(|w| w.newest_first())))?.unwrap_or_default() {
+            files::remove_optional(&path)?;
+        }
         Ok(files::sync_dir(&self.agent)?)
     }
 
@@ -338,10 +309,4 @@ impl Store {
         files::remove_optional(&self.agent.join("recovered"))?;
         Ok(())
     }
-}
-
-/// What the commits among these objects name as parents: the pinned ones are among them.
-fn parents_in(objects: &[Object]) -> HashSet<Oid> {
-    let commits = objects.iter().filter(|o| o.kind == Kind::Commit);
-    commits.filter_map(|o| commit::parse(o.id.hash(), &o.data)).flat_map(|c| c.parents).collect()
 }

@@ -113,10 +113,10 @@ impl Store {
     /// Numbers of the segments that have a ref, or are to have one as the log says.
     fn segments_there(&self, tip: &Tip) -> Result<BTreeSet<Segment>, StoreError> {
         let mut names = self.refs.names(&tip.dir)?;
-        self.with_wal(|wal| {
-            names.extend(wal.iter().flat_map(|w| w.tips().keys()).cloned());
-            Ok(())
+        let logged = self.with_sound_wal(|wal| {
+            Ok(wal.iter().flat_map(|w| w.tips().keys()).cloned().collect::<Vec<_>>())
         })?;
+        names.extend(logged);
         let ours = names.iter().filter(|name| name.starts_with(&tip.dir));
         Ok(ours.filter_map(|name| journal_parts(name)).map(|(_, segment)| segment).collect())
     }

@@ -5,12 +5,13 @@
 //! payload = seq u64 | entries u32 | moves u32 | objects u32 | move* | object*
 //! move    = length u16 | ref name | old id | new id              (all zeros: did not exist)
 //! object  = kind u8 | length u32 | content
-//! head    = magic u32 | length u32 | crc32c u32 | epoch u32 | seq u64 | boot | refs u32 | (name | id)*
+//! head    = magic u32 | length u32 | crc32c u32 | epoch u32 | seq u64 | boot | refs u32 | (name | id)* | sealed u8
 //! ```
 //! Integers are little-endian. Ids have the width of the repository's hash, which the head's magic names: frames
 //! of another width are never read. The checksum of a frame is seeded with its epoch, so what an earlier epoch
 //! left behind is never taken for a frame. A frame holds every object of the new commits that is not
 //! reachable from the old ones: what "exists already" in the object store may be gone a moment later.
+//! A head under the first magic ends before `sealed`: it is from the time of one log file, which sealed nothing.
 
 use super::{
     error::StoreError,
@@ -27,7 +28,15 @@ pub(super) const HEADER_BYTES: usize = 16;
 /// Bytes of a head slot.
 pub(super) const SLOT_BYTES: usize = 4096;
 const FRAME_MAGIC: u32 = 0x5746_5041;
+/// Of heads that say whether the epoch before is sealed.
 const fn head_magic(hash: HashKind) -> u32 {
+    match hash {
+        HashKind::Sha1 => 0x4957_5041,
+        HashKind::Sha256 => 0x3357_5041,
+    }
+}
+/// Of heads from the time of one log file.
+const fn first_head_magic(hash: HashKind) -> u32 {
     match hash {
         HashKind::Sha1 => 0x4857_5041,
         HashKind::Sha256 => 0x3257_5041,
@@ -168,9 +177,9 @@ fn kind_of(byte: u8) -> Option<Kind> {
     [Kind::Commit, Kind::Tree, Kind::Blob].into_iter().find(|k| kind_byte(*k) == byte)
 }
 
-/// Reads the refs and numbers of a payload whose checksum fits.
-pub(super) fn decode_step(payload: &[u8], hash: HashKind) -> Option<Step> {
-    Reader { rest: payload, hash }.step().map(|(step, _)| step)
+/// Reads the refs and numbers of a payload whose checksum fits, and how many objects it holds.
+pub(super) fn decode_step(payload: &[u8], hash: HashKind) -> Option<(Step, u32)> {
+    Reader { rest: payload, hash }.step()
 }
 
 /// Reads a whole payload whose checksum fits; ids of objects are computed, not believed.
@@ -181,12 +190,12 @@ pub(super) fn decode(payload: &[u8], hash: HashKind) -> Option<Frame> {
     r.rest.is_empty().then_some(Frame { step, objects })
 }
 
-/// What the log starts from: everything before it is in packs.
+/// What a log file starts from: everything before it is in packs, or in the sealed file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Head {
     /// The hash of every id in the log.
     pub(super) hash: HashKind,
-    /// Frames of this epoch count; the valid head slot with the higher one wins.
+    /// Frames of this epoch count; the valid head with the highest one wins.
     pub(super) epoch: u32,
     /// Number of the last journal entry before the first frame.
     pub(super) seq: u64,
@@ -194,9 +203,16 @@ pub(super) struct Head {
     pub(super) boot: Option<String>,
     /// Values of our refs before the first frame.
     pub(super) refs: BTreeMap<String, Oid>,
+    /// True while the frames of the epoch before count as well: they lie in the other file, sealed and not yet packed.
+    pub(super) sealed: bool,
 }
 
 impl Head {
+    /// The higher one wins. Of two with one epoch the later says that the sealed frames are packed.
+    pub(super) fn rank(&self) -> (u32, bool) {
+        (self.epoch, !self.sealed)
+    }
+
     /// The bytes of its slot.
     pub(super) fn encode(&self) -> Result<Vec<u8>, StoreError> {
         let mut out = vec![0; HEADER_BYTES];
@@ -207,6 +223,7 @@ impl Head {
             put_name(&mut out, name)?;
             put_id(&mut out, self.hash, id)?;
         }
+        out.push(u8::from(self.sealed));
         seal(&mut out, head_magic(self.hash), self.epoch)?;
         let (actual, limit) = (out.len() as u64, SLOT_BYTES as u64);
         if actual > limit {
@@ -221,7 +238,9 @@ impl Head {
         let mut r = Reader { rest: slot, hash: HashKind::Sha1 };
         let (magic, length, crc, epoch) = (r.u32()?, r.u32()?, r.u32()?, r.u32()?);
         let payload = r.take(usize::try_from(length).ok()?)?;
-        let hash = HashKind::ALL.into_iter().find(|h| head_magic(*h) == magic)?;
+        let hash = HashKind::ALL
+            .into_iter()
+            .find(|h| head_magic(*h) == magic || first_head_magic(*h) == magic)?;
         if crc32c::crc32c_append(epoch, payload) != crc {
             return None;
         }
@@ -230,7 +249,8 @@ impl Head {
         let boot = Some(r.name()?).filter(|b| !b.is_empty());
         let count = r.u32()?;
         let refs = (0..count).map(|_| Some((r.name()?, r.id()?))).collect::<Option<_>>()?;
-        Some(Self { hash, epoch, seq, boot, refs })
+        let sealed = head_magic(hash) == magic && r.take(1)? == [1];
+        Some(Self { hash, epoch, seq, boot, refs, sealed })
     }
 }
 
@@ -322,7 +342,9 @@ mod tests {
             prop_assert_eq!(header.frame_bytes(), bytes.len() as u64);
             let end = HEADER_BYTES + usize::try_from(header.length).unwrap();
             prop_assert!(header.fits(&bytes[HEADER_BYTES..end]));
-            prop_assert_eq!(decode_step(&bytes[HEADER_BYTES..end], hash), Some(frame.step.clone()));
+            let objects = u32::try_from(frame.objects.len()).unwrap();
+            let step = Some((frame.step.clone(), objects));
+            prop_assert_eq!(decode_step(&bytes[HEADER_BYTES..end], hash), step);
             prop_assert_eq!(decode(&bytes[HEADER_BYTES..end], hash), Some(frame));
             let at = HEADER_BYTES + flip.index(end - HEADER_BYTES);
             bytes[at] ^= 1;
@@ -331,15 +353,42 @@ mod tests {
 
         #[test]
         fn heads_round_trip(
-            epoch: u32, seq: u64, boot in prop::option::of("[a-f0-9-]{1,36}"), hash in any_hash(),
+            epoch: u32, seq: u64, sealed: bool, boot in prop::option::of("[a-f0-9-]{1,36}"),
+            hash in any_hash(),
         ) {
             let refs = BTreeMap::from([("refs/x".to_owned(), id(hash, 3))]);
-            let head = Head { hash, epoch, seq, boot, refs };
+            let head = Head { hash, epoch, seq, boot, refs, sealed };
             let mut slot = head.encode().unwrap();
             prop_assert_eq!(Head::decode(&slot), Some(head));
             slot[20] ^= 1;
             prop_assert_eq!(Head::decode(&slot), None);
         }
+    }
+
+    fn head(hash: HashKind, epoch: u32, sealed: bool) -> Head {
+        Head { hash, epoch, seq: 9, boot: None, refs: BTreeMap::new(), sealed }
+    }
+
+    /// A log that an earlier version left is taken over as it is.
+    #[test]
+    fn a_head_of_the_first_format_sealed_nothing() {
+        for hash in HashKind::ALL {
+            let mut slot = head(hash, 4, true).encode().unwrap();
+            let length = u32::from_le_bytes(slot[4..8].try_into().unwrap());
+            let end = HEADER_BYTES + usize::try_from(length).unwrap();
+            let mut first = slot[..end - 1].to_vec();
+            seal(&mut first, first_head_magic(hash), 4).unwrap();
+            slot.fill(0);
+            slot[..first.len()].copy_from_slice(&first);
+            assert_eq!(Head::decode(&slot), Some(head(hash, 4, false)));
+        }
+    }
+
+    #[test]
+    fn of_two_heads_the_higher_epoch_wins_and_then_the_one_that_packed() {
+        let rank = |epoch, sealed| head(HashKind::Sha1, epoch, sealed).rank();
+        assert!(rank(2, true) > rank(1, false));
+        assert!(rank(2, false) > rank(2, true));
     }
 
     #[test]

@@ -31,7 +31,7 @@ fn written_down(store: &Store) -> Result<Option<WriterId>, StoreError> {
     if let Some(local) = Local::load(here)? {
         return Ok(Some(local.writer));
     }
-    let in_log = store.with_wal(|wal| {
+    let in_log = store.with_sound_wal(|wal| {
         Ok(wal.and_then(|w| w.tips().keys().find_map(|name| journal_writer(name))))
     })?;
     if in_log.is_some() {

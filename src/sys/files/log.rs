@@ -79,6 +79,15 @@ impl Log {
             .map_err(|e| FileError::new("write", &self.path, e))
     }
 
+    /// Takes off what is beyond a size, bytes.
+    ///
+    /// # Errors
+    /// The operating system refused.
+    pub fn cut(&self, size_bytes: u64) -> Result<(), FileError> {
+        access(Op::WriteAt, &[&self.path], || self.file.set_len(size_bytes))
+            .map_err(|e| FileError::new("cut", &self.path, e))
+    }
+
     /// Makes the bytes survive a power cut.
     ///
     /// # Errors
