@@ -425,7 +425,7 @@ mod tests {
                 if sealed { (START, 2) } else { (wal.active.frame_bytes() + START, 1) };
             assert!(!sealed || seal(&mut wal));
             let bytes = wal_frame::encode(&frame(2), HASH, from).unwrap();
-            for kept in (1..bytes.len() - ALIGN).step_by(7) {
+            for kept in (1..bytes.len() - ALIGN).step_by(19) {
                 lab.file(which).write_all_at(&vec![0; bytes.len()], start).unwrap();
                 lab.file(which).write_all_at(&bytes[..kept], start).unwrap();
                 let mut again = lab.open();
