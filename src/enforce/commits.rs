@@ -9,6 +9,7 @@ use crate::{
     store::{
         Store, StoreError,
         object::{Kind, hash, library_kind},
+        revision,
         tree::{self, Mode},
     },
 };
@@ -153,7 +154,7 @@ pub(super) fn parse(repo: &gix::Repository, asked: Option<&str>) -> Result<Meant
         let object = repo.find_commit(commit(id)?).map_err(|e| unknown(&e))?;
         Ok(object.parent_ids().map(gix::Id::detach).collect())
     };
-    Ok(match repo.rev_parse(text).map_err(|e| unknown(&e))?.detach() {
+    Ok(match revision::parse(repo, text).map_err(|e| unknown(&e))?.detach() {
         Spec::Include(id) => Meant::Line(commit(id)?),
         Spec::Range { from, to } => {
             Meant::Set { tips: vec![commit(to)?], hidden: vec![commit(from)?] }
@@ -218,9 +219,10 @@ fn line(
         let base = match began {
             Began::NotYet => continue,
             Began::BeforeTheFirstCommit => None,
-            Began::At(base) => gix::ObjectId::try_from(base.as_bytes()).ok(),
+            Began::At(base) => Some(base).filter(|b| b.hash() == objects.0.hash()),
         };
         // A base that is not in this clone leaves nothing out.
+        let base = base.and_then(|b| gix::ObjectId::try_from(b.as_bytes()).ok());
         let hidden: Vec<_> = base.filter(|b| repo.find_commit(*b).is_ok()).into_iter().collect();
         let since = first_parents(repo, objects, tip, &hidden)?;
         if longest.as_ref().is_none_or(|l| l.len() < since.len()) {

@@ -13,7 +13,7 @@ use crate::{
         oid::Oid,
     },
     store::{
-        Worktree,
+        Worktree, revision,
         worktree_state::{Head, head},
     },
     sys::{clock, files},
@@ -78,15 +78,16 @@ impl Ledger {
         revision: Option<&str>,
     ) -> Result<Option<Oid>, LedgerError> {
         let repo = self.repo_in(worktree)?;
-        let Some(revision) = revision else {
+        let Some(name) = revision else {
             return Ok(match head(&repo)? {
                 Head::Branch { tip, .. } => Some(tip),
                 Head::Detached { at } => Some(at),
                 Head::Unborn { .. } => None,
             });
         };
-        let unknown = |why: String| LedgerError::refused(Code::NoSuchRevision, revision, why);
-        let found = repo.rev_parse_single(revision).map_err(|e| unknown(e.to_string()))?;
+        let unknown = |why: String| LedgerError::refused(Code::NoSuchRevision, name, why);
+        let found = revision::parse(&repo, name).map_err(|e| unknown(e.to_string()))?;
+        let found = found.single().ok_or_else(|| unknown("it names more than one".to_owned()))?;
         let object = found.object().map_err(|e| unknown(e.to_string()))?;
         let commit = object.peel_to_commit().map_err(|e| unknown(e.to_string()))?;
         Oid::from_bytes(commit.id.as_slice()).map(Some).map_err(|e| unknown(e.to_string()))

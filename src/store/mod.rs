@@ -43,6 +43,7 @@ pub mod recovery;
 pub mod refs;
 pub mod repair;
 pub mod repo_id;
+pub mod revision;
 mod seek;
 pub mod segments;
 pub mod settings;

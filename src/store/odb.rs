@@ -138,6 +138,10 @@ type Read = Result<Option<Result<Object, StoreError>>, String>;
 
 fn read(repo: &gix::Repository, id: &Oid) -> Read {
     let wanted = gix::ObjectId::try_from(id.as_bytes()).map_err(|e| e.to_string())?;
+    // The library expects ids of the repository's hash and gives up over others.
+    if wanted.kind() != repo.object_hash() {
+        return Ok(None);
+    }
     let Some(found) = repo.try_find_object(wanted).map_err(|e| e.to_string())? else {
         return Ok(None);
     };
