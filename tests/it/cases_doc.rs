@@ -13,7 +13,7 @@ const NUMBERS: [u16; 124] = [
 ];
 
 /// Cases whose tests this version brings.
-const TESTED: [u16; 10] = [48, 51, 53, 77, 79, 81, 91, 93, 107, 127];
+const TESTED: [u16; 11] = [48, 51, 53, 77, 79, 81, 91, 93, 107, 118, 127];
 
 fn read(name: &str) -> String {
     fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join(name)).unwrap()

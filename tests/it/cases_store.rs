@@ -1,6 +1,10 @@
 //! Failure cases about keeping records.
 
-use crate::{env::TestEnv, house::text};
+use crate::{
+    env::{Output, TestEnv},
+    house::{text, value},
+};
+use serde_json::Value;
 use std::path::PathBuf;
 
 const PARALLEL: usize = 8;
@@ -100,4 +104,75 @@ fn case_107_foreign_notes_and_ours_survive_each_other() {
         env.ap(&["wait", &w.policy, "--until", "done", "--timeout", "30s"]).exits(0);
     }
     assert_receipts(&env, &waiting);
+}
+
+#[test]
+fn case_118_ids_of_both_widths_work_whole_and_nothing_matches_by_prefix() {
+    for (hash, digits) in [("sha1", 40), ("sha256", 64)] {
+        let env = TestEnv::of_hash(hash);
+        let policy = env.awaiting("f.txt");
+        let candidate = text(&env.policy(&policy), "candidate");
+        assert_eq!(candidate.len(), digits, "{candidate}");
+        assert_no_other_candidate_is_acked(&env, &policy, &candidate);
+        env.ap(&["ack", &policy, "--yes", "--candidate", &candidate]).exits(0);
+        env.ap(&["wait", &policy, "--until", "done", "--timeout", "30s"]).exits(0);
+        assert_eq!(env.git(&["rev-parse", "main"]), candidate);
+        for (name, field) in [("gates", "tree"), ("acks", "candidate")] {
+            let line = env.note_lines(name, &candidate, "agentproto-").remove(0);
+            assert_eq!(value(&line, field).len(), digits, "{line}");
+        }
+        for round in ["as written", "after git's own clean-up"] {
+            assert_found_by_its_own_digits_alone(&env, &candidate, round);
+            env.git(&["gc", "-q", "--prune=now"]);
+        }
+        env.ap(&["fsck"]).exits(0);
+        env.git(&["fsck", "--strict"]);
+    }
+}
+
+/// The code a refused command says.
+fn code_of(out: &Output) -> String {
+    let error: Value = serde_json::from_slice(&out.stderr).unwrap_or_else(|e| panic!("{e}: {out}"));
+    text(&error["error"], "code")
+}
+
+/// Ids that share digits with `id` and are not it: cut short, cut and filled up, of the other width.
+fn others(id: &str) -> Vec<String> {
+    let fill = |kept: usize, digits: usize| format!("{}{}", &id[..kept], "f".repeat(digits - kept));
+    let (own, other) = if id.len() == 40 { (40, 64) } else { (64, 40) };
+    vec![fill(39, own), fill(20, own), fill(20, other), fill(39, other), fill(40.min(other), other)]
+        .into_iter()
+        .filter(|o| !id.starts_with(o.as_str()))
+        .collect()
+}
+
+fn assert_no_other_candidate_is_acked(env: &TestEnv, policy: &str, candidate: &str) {
+    let before = env.snapshot();
+    let ack = |id: &str| env.ap(&["ack", policy, "--yes", "--candidate", id, "--json"]);
+    for short in [&candidate[..7], &candidate[..39]] {
+        assert_eq!(code_of(&ack(short)), "usage", "{short}");
+    }
+    // All digits of an id of the other width.
+    let cut = candidate.get(..40).filter(|cut| *cut != candidate).map(str::to_owned);
+    for other in others(candidate).into_iter().chain(cut) {
+        assert_eq!(code_of(&ack(&other)), "stale", "{other}");
+    }
+    before.assert_same(&env.snapshot(), "acks of other ids");
+}
+
+fn assert_found_by_its_own_digits_alone(env: &TestEnv, commit: &str, round: &str) {
+    for text in [commit, &commit[..12], &commit[..39]] {
+        let out = env.ap(&["verify", &format!("{text}^..{text}"), "--json"]).exits(0).json();
+        assert_eq!(out["commits"][0]["sha"], commit, "{round}: {text}");
+    }
+    for text in others(commit).into_iter().chain(["deadbeef".to_owned()]) {
+        let out = env.ap(&["verify", &text, "--json"]).exits(4);
+        assert_eq!(code_of(&out), "no-such-revision", "{round}: {text}");
+    }
+    let tip = env.git(&["rev-parse", &env.journal()]);
+    env.ap(&["events", "--since", &tip, "--json"]).exits(0);
+    for other in others(&tip) {
+        let out = env.ap(&["events", "--since", &other, "--json"]);
+        assert_eq!(code_of(&out), "no-such-cursor", "{round}: {other}");
+    }
 }

@@ -207,10 +207,23 @@ impl TestEnv {
         self.path("r")
     }
 
+    /// The same over a repository whose objects are named by `hash`, whatever the tester chose.
+    pub(crate) fn of_hash(hash: &str) -> Self {
+        let env = Self::bare();
+        env.make_repo_with("r", &["--object-format", hash]);
+        env.ap(&["init", "--yes"]).exits(0);
+        env
+    }
+
     /// Makes a repository with one commit: `a.txt` and an allowlist of harmless programs.
     pub(crate) fn make_repo(&self, name: &str) -> PathBuf {
+        self.make_repo_with(name, &[])
+    }
+
+    fn make_repo_with(&self, name: &str, options: &[&str]) -> PathBuf {
         let dir = self.path(name);
-        self.run("git", &["init", "-q", name]).dir(&self.root).done().exits(0);
+        let args = [&["init", "-q"], options, &[name]].concat();
+        self.run("git", &args).dir(&self.root).done().exits(0);
         fs::create_dir(dir.join(".agentproto")).unwrap();
         fs::write(dir.join(".agentproto/allowed-commands.json"), allowlist(&[])).unwrap();
         fs::write(dir.join("a.txt"), "hello\n").unwrap();
