@@ -79,7 +79,7 @@ codes! {
     // the repository
     NotARepository "not-a-repository" FATAL "run it inside a git repository";
     NotOwned "foreign-owned-repository" FATAL "the repository belongs to another user; add it to safe.directory if you trust it";
-    ReftableUnsupported "reftable-unsupported" REFUSED "this version works on repositories with the files ref backend";
+    RefStorageUnsupported "ref-storage-unsupported" REFUSED "git refs migrate --ref-format=files, or update git-agentproto";
     BareUnsupported "bare-unsupported" REFUSED "run it in a worktree of the repository";
     ShallowUnsupported "shallow-unsupported" REFUSED "fetch the whole history: git fetch --unshallow";
     PartialCloneUnsupported "partial-clone-unsupported" REFUSED "clone without --filter";

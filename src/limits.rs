@@ -92,6 +92,8 @@ pub const NOTES_PER_DIRECTORY: usize = 256;
 pub const REF_LOCK_WAIT_MS: u64 = 5_000;
 /// How often a ref lock of somebody else is looked at that git waits for in our name, milliseconds.
 pub const REF_RETRY_MS: u64 = 20;
+/// Until a list of reftables that names a missing one counts as damaged, milliseconds: git replaces both.
+pub const REFTABLE_RELOAD_MS: u64 = 3_000;
 /// Longest wait for a worktree's `index.lock` at landing, milliseconds.
 pub const INDEX_LOCK_WAIT_MS: u64 = 10_000;
 /// Attempts of a compare-and-swap on a notes ref.

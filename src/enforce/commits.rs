@@ -9,7 +9,7 @@ use crate::{
     store::{
         Store, StoreError,
         object::{Kind, hash, library_kind},
-        revision,
+        revision::{self, Revisions},
         tree::{self, Mode},
     },
 };
@@ -136,7 +136,11 @@ pub(super) enum Meant {
 }
 
 /// Reads a revision expression; none is the current branch.
-pub(super) fn parse(repo: &gix::Repository, asked: Option<&str>) -> Result<Meant, VerifyError> {
+pub(super) fn parse(
+    store: &Store,
+    repo: &gix::Repository,
+    asked: Option<&str>,
+) -> Result<Meant, VerifyError> {
     use gix::revision::plumbing::Spec;
     let text = asked.unwrap_or("HEAD");
     let unknown = |why: &dyn std::fmt::Display| VerifyError::NoSuchRevision {
@@ -150,6 +154,19 @@ pub(super) fn parse(repo: &gix::Repository, asked: Option<&str>) -> Result<Meant
         let object = repo.find_object(id).map_err(|e| unknown(&e))?;
         Ok(object.peel_to_commit().map_err(|e| unknown(&e))?.id)
     };
+    let by_git = revision::by_git(repo, || store.git(), text).map_err(|why| unknown(&why))?;
+    if let Some(revisions) = by_git {
+        let given = |id: &Oid| -> Result<gix::ObjectId, VerifyError> {
+            commit(gix::ObjectId::try_from(id.as_bytes()).map_err(|e| unknown(&e))?)
+        };
+        let all = |ids: &[Oid]| ids.iter().map(given).collect::<Result<Vec<_>, _>>();
+        return Ok(match revisions {
+            Revisions::One(id) => Meant::Line(given(&id)?),
+            Revisions::Set { tips, hidden } => {
+                Meant::Set { tips: all(&tips)?, hidden: all(&hidden)? }
+            }
+        });
+    }
     let parents = |id: gix::ObjectId| -> Result<Vec<gix::ObjectId>, VerifyError> {
         let object = repo.find_commit(commit(id)?).map_err(|e| unknown(&e))?;
         Ok(object.parent_ids().map(gix::Id::detach).collect())

@@ -99,7 +99,7 @@ pub fn verify(ledger: &Ledger, ask: &VerifyAsk) -> Result<Report, VerifyError> {
     let store = ledger.store();
     let objects = Objects(store);
     let repo = store.repo()?;
-    let meant = commits::parse(&repo, ask.revisions.as_deref())?;
+    let meant = commits::parse(store, &repo, ask.revisions.as_deref())?;
     let trust = ledger.trust().map_err(|e| e.to_string());
     let chains = read_journals(ledger, trust.as_ref().ok())?;
     let began: Vec<_> = chains.iter().map(|c| c.began).collect();

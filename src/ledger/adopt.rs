@@ -13,7 +13,9 @@ use crate::{
         oid::Oid,
     },
     store::{
-        Worktree, revision,
+        Worktree,
+        git::Git,
+        revision::{self, Revisions},
         worktree_state::{Head, head},
     },
     sys::{clock, files},
@@ -86,9 +88,21 @@ impl Ledger {
             });
         };
         let unknown = |why: String| LedgerError::refused(Code::NoSuchRevision, name, why);
-        let found = revision::parse(&repo, name).map_err(|e| unknown(e.to_string()))?;
-        let found = found.single().ok_or_else(|| unknown("it names more than one".to_owned()))?;
-        let object = found.object().map_err(|e| unknown(e.to_string()))?;
+        let git = || Ok(Git::new(&self.env, worktree)?);
+        let found = match revision::by_git(&repo, git, name).map_err(unknown)? {
+            None => {
+                let found = revision::parse(&repo, name).map_err(|e| unknown(e.to_string()))?;
+                let one = found.single();
+                one.ok_or_else(|| unknown("it names more than one".to_owned()))?.detach()
+            }
+            Some(Revisions::One(id)) => {
+                gix::ObjectId::try_from(id.as_bytes()).map_err(|e| unknown(e.to_string()))?
+            }
+            Some(Revisions::Set { .. }) => {
+                return Err(unknown("it names more than one".to_owned()));
+            }
+        };
+        let object = repo.find_object(found).map_err(|e| unknown(e.to_string()))?;
         let commit = object.peel_to_commit().map_err(|e| unknown(e.to_string()))?;
         Oid::from_bytes(commit.id.as_slice()).map(Some).map_err(|e| unknown(e.to_string()))
     }

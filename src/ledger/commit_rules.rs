@@ -155,7 +155,7 @@ fn check_message(raw: &[u8], problems: &mut Problems) -> Option<String> {
 /// What the worktree is in the middle of, who commits, and what this version cannot do; the branch to move.
 fn check_worktree(site: &Site, problems: &mut Problems) -> Option<String> {
     let Site { worktree, repo } = site;
-    let operation = operation_in_progress(&worktree.git_dir).map_err(LedgerError::from);
+    let operation = operation_in_progress(repo, &worktree.git_dir).map_err(LedgerError::from);
     if let Some(Some(operation)) = problems.note(WORKTREE, operation) {
         problems.say(operation.code(), WORKTREE, operation.to_string());
     }

@@ -4,7 +4,10 @@
 //! repository's own configuration is read for that, without includes, as git does for its format check;
 //! ownership may be waived by `safe.directory` in system or user configuration only.
 
-use super::location::{Location, OpenError};
+use super::{
+    location::{Location, OpenError},
+    refs::RefFormat,
+};
 use crate::{
     code::Code,
     domain::oid::HashKind,
@@ -85,6 +88,7 @@ pub(super) enum Owner {
 pub(super) struct Probed {
     pub(super) owner: Owner,
     pub(super) hash: HashKind,
+    pub(super) refs: RefFormat,
 }
 
 /// Refuses by name what this version cannot work with.
@@ -95,13 +99,11 @@ pub(super) fn probe(location: &Location, env: &Env) -> Result<Probed, OpenError>
     let owner = check_owner(location, env)?;
     let config = RepoConfig::load(&location.common_dir)?;
     let refuse = |what: String, code| Err(OpenError::Unsupported { what, code });
-    if let Some(backend) = config.text("extensions.refStorage").filter(|v| v != "files") {
-        return refuse(format!("the '{backend}' ref backend"), Code::ReftableUnsupported);
-    }
+    let refs = RefFormat::named(config.text("extensions.refStorage").as_deref())?;
     if config.text("extensions.partialClone").is_some() || config.has_promisor() {
         return refuse("a partial clone".to_owned(), Code::PartialCloneUnsupported);
     }
-    Ok(Probed { owner, hash: config.hash(&location.common_dir)? })
+    Ok(Probed { owner, hash: config.hash(&location.common_dir)?, refs })
 }
 
 fn check_owner(location: &Location, env: &Env) -> Result<Owner, OpenError> {

@@ -74,6 +74,14 @@ pub enum StoreError {
         /// What is wrong with it.
         reason: String,
     },
+    /// The refs of the repository, or of one worktree, cannot be told.
+    #[error("refs cannot be read: {}: {reason}", path.display())]
+    RefsUnreadable {
+        /// The file that cannot be understood.
+        path: PathBuf,
+        /// What is wrong with it.
+        reason: String,
+    },
     /// A ref held another value than the one expected.
     #[error("ref {name} is at {}, expected {}", shown(*actual), shown(*expected))]
     RefMoved {
@@ -186,6 +194,7 @@ impl StoreError {
             | Self::Unreadable { .. }
             | Self::WrongObject { .. }
             | Self::BrokenRef { .. }
+            | Self::RefsUnreadable { .. }
             | Self::RefMoved { .. }
             | Self::PackDamaged { .. }
             | Self::Tree(_) => Code::StoreUnusable,

@@ -12,19 +12,16 @@
 mod index;
 
 use super::{
+    StoreError,
     candidate::Listed,
     git::{Git, GitError, RefChange},
+    refs::RefReader,
     worktree_state::{
-        Operation, StateError, Worktree, branch_tip, is_conflicted, open_index_at,
+        Operation, StateError, Worktree, branch_tip, has_branch, is_conflicted, open_index_at,
         operation_in_progress, read_optional,
     },
 };
-use crate::{
-    code::Code,
-    domain::oid::Oid,
-    limits::INDEX_LOCK_WAIT_MS,
-    sys::files::{self, FileError},
-};
+use crate::{code::Code, domain::oid::Oid, limits::INDEX_LOCK_WAIT_MS, sys::files::FileError};
 use index::IndexLock;
 use std::{
     path::{Path, PathBuf},
@@ -96,6 +93,9 @@ pub enum LandError {
     /// A worktree or the branch could not be read.
     #[error(transparent)]
     State(#[from] StateError),
+    /// The refs could not be made durable.
+    #[error(transparent)]
+    Refs(#[from] StoreError),
     /// The operating system refused.
     #[error(transparent)]
     File(#[from] FileError),
@@ -108,6 +108,7 @@ impl LandError {
         match self {
             Self::Git(e) => e.code(),
             Self::State(e) => e.code(),
+            Self::Refs(e) => e.code(),
             Self::File(_) => Code::Io,
         }
     }
@@ -257,7 +258,7 @@ impl Landing<'_> {
             if self.is_rebasing_the_branch(worktree)? {
                 return Ok(Some(busy(worktree, Operation::Rebase)));
             }
-            if self.has_branch(worktree)? {
+            if has_branch(self.ctx.repo, &worktree.git_dir, self.ctx.branch)? {
                 with_branch.push(worktree);
             }
         }
@@ -330,30 +331,12 @@ impl Landing<'_> {
         }
     }
 
-    /// git syncs the ref file, but no directory, and neither when it packs refs.
     fn make_durable(&self) -> Result<(), LandError> {
-        let common = self.ctx.repo.common_dir();
-        let places = Path::new(self.ctx.branch).ancestors().map(|below| common.join(below));
-        for path in places.chain([common.join("packed-refs")]) {
-            match files::sync_file(&path) {
-                // A ref is loose or packed.
-                Err(e) if e.is_missing() => {}
-                done => done?,
-            }
-        }
-        Ok(())
+        Ok(RefReader::of(self.ctx.repo)?.sync(self.ctx.branch)?)
     }
 
     fn give_up(&self) -> Result<(), LandError> {
         self.locks.iter().try_for_each(IndexLock::release)
-    }
-
-    fn has_branch(&self, worktree: &Worktree) -> Result<bool, StateError> {
-        let head = read_optional(&worktree.git_dir.join("HEAD"))?;
-        Ok(head.is_some_and(|h| {
-            let name = h.strip_prefix(b"ref:").map(<[u8]>::trim_ascii);
-            name == Some(self.ctx.branch.as_bytes())
-        }))
     }
 
     /// During a rebase `HEAD` is detached, and the branch is set at the end by compare-and-swap.
@@ -373,7 +356,7 @@ fn conflict_or_operation(
     repo: &gix::Repository,
     worktree: &Worktree,
 ) -> Result<Option<Operation>, StateError> {
-    let found = operation_in_progress(&worktree.git_dir)?;
+    let found = operation_in_progress(repo, &worktree.git_dir)?;
     let index = open_index_at(&worktree.git_dir.join("index"), repo.object_hash())?;
     let unmerged = index.is_some_and(|i| is_conflicted(&i));
     Ok(found.or_else(|| unmerged.then_some(Operation::Conflict)))

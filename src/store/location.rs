@@ -429,7 +429,7 @@ mod tests {
             repo.git(&["config", key, value]);
             refused(&repo)
         };
-        assert_eq!(config("extensions.refStorage", "reftable"), Code::ReftableUnsupported);
+        assert_eq!(config("extensions.refStorage", "cards"), Code::RefStorageUnsupported);
         assert_eq!(config("extensions.objectFormat", "md5"), Code::StoreUnusable);
         assert_eq!(config("extensions.partialClone", "origin"), Code::PartialCloneUnsupported);
         assert_eq!(config("remote.origin.promisor", "true"), Code::PartialCloneUnsupported);

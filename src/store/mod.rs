@@ -132,12 +132,12 @@ impl Store {
     /// # Errors
     /// The repository cannot be worked with, or its journal is diverged or corrupt.
     pub fn open(location: Location, env: &Env) -> Result<Self, StoreError> {
-        let caps::Probed { owner, hash } = caps::probe(&location, env)?;
+        let caps::Probed { owner, hash, refs } = caps::probe(&location, env)?;
         let (common, agent) = (location.common_dir.clone(), location.agent_dir());
         let store = Self {
             hash,
             odb: odb::Odb::open(&location, owner)?,
-            refs: refs::Refs::new(&location, hash, env),
+            refs: refs::Refs::new(&location, hash, refs, env),
             loose: loose::LooseStore::new(common.join("objects"), agent.join("tmp")),
             packs: packs::Packs::new(&common, &agent, hash),
             homes: place::Homes::of(env),
@@ -243,6 +243,14 @@ impl Store {
     /// The ref is there and holds no object id.
     pub fn reference(&self, full_name: &str) -> Result<Option<Oid>, StoreError> {
         self.refs.read(full_name)
+    }
+
+    /// The user's git in the current worktree, or in the git directory where there is none.
+    ///
+    /// # Errors
+    /// There is none to be trusted.
+    pub fn git(&self) -> Result<git::Git, StoreError> {
+        self.refs.git()
     }
 
     /// Deletes a ref of ours that is at `old`.

@@ -8,7 +8,7 @@ use super::{
     beneath::{LookError, OnDisk, Root, link_escapes},
     filters::directories,
     object::{Kind, hash},
-    worktree_state::{Head, StateError, git_error, head, open_index},
+    worktree_state::{StateError, git_error, head_tree, open_index},
 };
 use crate::{
     code::Code,
@@ -200,18 +200,11 @@ struct Tracked<'r> {
 
 impl<'r> Tracked<'r> {
     fn load(repo: &'r gix::Repository) -> Result<Self, StateError> {
-        let bad = git_error("the tree of HEAD");
         let empty = || {
             let state = gix::index::State::new(repo.object_hash());
             gix::index::File::from_state(state, repo.index_path())
         };
-        let head = match head(repo)? {
-            Head::Unborn { .. } => None,
-            Head::Branch { .. } | Head::Detached { .. } => {
-                Some(repo.head_tree().map_err(|e| bad(e.to_string()))?)
-            }
-        };
-        Ok(Self { index: open_index(repo)?.unwrap_or_else(empty), head })
+        Ok(Self { index: open_index(repo)?.unwrap_or_else(empty), head: head_tree(repo)? })
     }
 
     fn entry(&self, path: &[u8]) -> Option<&gix::index::Entry> {

@@ -5,6 +5,10 @@
 //! whatever the repository's hash is, finds no loose object by them in a SHA-256 repository, and gives up the
 //! process over more digits than an id has. So ids are made whole here before it reads the rest.
 
+mod by_git;
+
+pub use by_git::{Revisions, by_git};
+
 use super::object::hash_of;
 use crate::domain::oid::HashKind;
 use gix::{Repository, revision::Spec};

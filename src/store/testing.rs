@@ -122,6 +122,13 @@ impl Repo {
         git_in(self.home.path(), &self.top(), args, &[]);
     }
 
+    /// The lock file that keeps everybody from moving a branch.
+    pub(crate) fn branch_lock(&self, short: &str) -> PathBuf {
+        let tables = self.path(".git/reftable");
+        let file = self.path(format!(".git/refs/heads/{short}.lock"));
+        if tables.is_dir() { tables.join("tables.list.lock") } else { file }
+    }
+
     pub(crate) fn hash(&self) -> HashKind {
         hash_of(&self.gix())
     }

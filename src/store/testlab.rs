@@ -24,6 +24,26 @@ impl TestRepo {
         Self::made(&["--object-format", hash.name()])
     }
 
+    /// With this ref backend, whatever the tester chose.
+    pub(super) fn with_refs(format: &str) -> Self {
+        Self::made(&["--ref-format", format])
+    }
+
+    /// True when its refs are in tables.
+    pub(super) fn is_reftable(&self) -> bool {
+        self.path().join(".git/reftable").is_dir()
+    }
+
+    /// The lock file that keeps everybody from changing a ref.
+    pub(super) fn ref_lock(&self, name: &str) -> PathBuf {
+        let git = self.path().join(".git");
+        if self.is_reftable() {
+            git.join("reftable/tables.list.lock")
+        } else {
+            git.join(format!("{name}.lock"))
+        }
+    }
+
     fn made(options: &[&str]) -> Self {
         let repo = Self { dir: tempfile::tempdir().unwrap() };
         std::fs::create_dir_all(repo.path()).unwrap();

@@ -61,11 +61,24 @@ pub(super) fn assert_complete(repo: &TestRepo, name: &str, last: u64) {
     repo.fsck();
 }
 
+/// Puts `text` in the place of what a ref holds. In tables a ref is an id or the name of another one, so the
+/// twin of a value that is none is the name of a ref that is not there.
+fn spoil(repo: &TestRepo, name: &str, text: &str) {
+    let id = text.trim_end();
+    if !repo.is_reftable() {
+        std::fs::write(repo.path().join(".git").join(name), text).unwrap();
+    } else if id.parse::<Oid>().is_ok() {
+        repo.git(&["update-ref", name, id]);
+    } else {
+        repo.git(&["symbolic-ref", name, &format!("refs/heads/no{id}")]);
+    }
+}
+
 /// No lock, no staged file, nothing temporary is left.
 pub(super) fn assert_tidy(repo: &TestRepo) {
     let git = repo.path().join(".git");
     let mut left = Vec::new();
-    let mut dirs = vec![git.join("refs"), git.join(AGENT_DIR)];
+    let mut dirs = vec![git.join("refs"), git.join("reftable"), git.join(AGENT_DIR)];
     while let Some(dir) = dirs.pop() {
         for name in files::names(&dir).unwrap() {
             let path = dir.join(&name);
@@ -280,7 +293,7 @@ fn a_kill_at_any_step_of_a_checkpoint_or_recovery_loses_nothing() {
     let store = open(&repo);
     append(&store, "a");
     let name = own_ref(&store);
-    std::fs::remove_file(repo.path().join(".git").join(&name)).unwrap();
+    repo.git(&["update-ref", "-d", &name]);
     for (step, nth) in [("objects recovered", 1), ("ref locked", 1), ("ref moved", 1)] {
         failpoint::arm(step, nth);
         assert!(store.fsck_wal().is_err(), "{step}");
@@ -318,21 +331,17 @@ fn a_lost_broken_or_old_ref_is_set_right_at_the_next_open() {
     let store = open(&repo);
     let ids: Vec<Oid> = (0..4).map(|n| append(&store, &format!("e{n}")).written[0].id).collect();
     let name = own_ref(&store);
-    let path = repo.path().join(".git").join(&name);
     let old = format!("{}\n", ids[1]);
     for checkpointed in [false, true] {
         if checkpointed {
             empty_log(&store);
         }
         for damage in ["", "garbage", &old] {
-            std::fs::write(&path, damage).unwrap();
+            spoil(&repo, &name, damage);
             // A reader of the damaged state already knows better, unless it is behind a checkpoint.
             drop(open(&repo));
-            assert_eq!(
-                std::fs::read_to_string(&path).unwrap(),
-                format!("{}\n", ids[3]),
-                "{damage}"
-            );
+            let now = repo.git(&["for-each-ref", "--format=%(objectname)%(symref)", &name]);
+            assert_eq!(now, ids[3].to_string(), "{damage}");
         }
         repo.git(&["update-ref", "-d", &name]);
         assert_eq!(open(&repo).own_tip().unwrap().unwrap().id, ids[3]);
@@ -448,7 +457,7 @@ fn after_a_reboot_ghosts_go_and_everything_acknowledged_is_there() {
         files::remove_optional(&path).unwrap();
         std::fs::write(&path, "").unwrap();
     }
-    std::fs::write(git.join(own_ref(&store)), "").unwrap();
+    spoil(&repo, &own_ref(&store), "");
     let frames = store.with_wal(|w| w.unwrap().frames()).unwrap();
     let tips = std::collections::BTreeMap::from([(own_ref(&store), packed)]);
     let boot = Some("another-boot".to_owned());
@@ -473,7 +482,7 @@ fn a_foreign_ref_lock_delays_gits_view_and_nothing_else() {
     let store = open(&repo);
     append(&store, "a");
     let name = own_ref(&store);
-    let lock = repo.path().join(".git").join(format!("{name}.lock"));
+    let lock = repo.ref_lock(&name);
     std::fs::write(&lock, "").unwrap();
     let done = append(&store, "b");
     assert!(matches!(&done.git_view, GitView::Pending(why) if why.contains(".lock")), "{done:?}");

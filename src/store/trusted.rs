@@ -6,8 +6,10 @@
 //! stores that (decisions 4, 5). A changed rule file acts at once and is shown until `trust`.
 
 use super::{
+    refs::{RefReader, Stored},
     repo_id::{RepoIdError, load_repo_id, real_objects},
     settings::{KnownPath, RepoSettings, SettingsError, user_scope},
+    worktree_state::{Head, head},
 };
 use crate::{
     code::Code,
@@ -185,12 +187,9 @@ pub fn default_ref(
 }
 
 fn no_ref(repo: &gix::Repository, configured: Option<&str>) -> TrustedError {
-    let unborn = repo.head().is_ok_and(|head| head.is_unborn());
-    let no_branch = repo
-        .references()
-        .ok()
-        .and_then(|refs| refs.local_branches().ok().map(|mut found| found.next().is_none()));
-    if unborn && no_branch == Some(true) {
+    let unborn = matches!(head(repo), Ok(Head::Unborn { .. }));
+    let branches = RefReader::of(repo).and_then(|refs| refs.names("refs/heads/"));
+    if unborn && branches.is_ok_and(|found| found.is_empty()) {
         return TrustedError::NoCommits;
     }
     let configured = configured.map(|name| format!("{name}, ")).unwrap_or_default();
@@ -208,11 +207,10 @@ fn remote_head(repo: &gix::Repository) -> Result<Option<String>, TrustedError> {
         },
     };
     let head = format!("refs/remotes/{remote}/HEAD");
-    let Some(found) = repo.try_find_reference(&head).map_err(|e| git_error(&head, &e))? else {
+    let found = RefReader::of(repo).and_then(|refs| refs.stored(&head));
+    let Some(Stored::Symbolic(target)) = found.map_err(|e| git_error(&head, &e))? else {
         return Ok(None);
     };
-    let gix::refs::TargetRef::Symbolic(target) = found.target() else { return Ok(None) };
-    let target = target.as_bstr().to_str_lossy().into_owned();
     let ours = target.starts_with(&format!("refs/remotes/{remote}/"));
     Ok(if ours && tip_of(repo, &target)?.is_some() { Some(target) } else { None })
 }
@@ -226,13 +224,11 @@ fn require_tip(repo: &gix::Repository, name: &str) -> Result<Oid, TrustedError> 
 /// # Errors
 /// The ref exists but cannot be read, or is no commit.
 pub fn tip_of(repo: &gix::Repository, name: &str) -> Result<Option<Oid>, TrustedError> {
-    let Some(mut found) = repo.try_find_reference(name).map_err(|e| git_error(name, &e))? else {
-        return Ok(None);
-    };
-    if found.name().as_bstr() != name {
-        return Ok(None);
-    }
-    let commit = found.peel_to_commit().map_err(|e| git_error(name, &e))?;
+    let found = RefReader::of(repo).and_then(|refs| refs.read(name));
+    let Some(id) = found.map_err(|e| git_error(name, &e))? else { return Ok(None) };
+    let id = gix::ObjectId::try_from(id.as_bytes()).map_err(|e| git_error(name, &e))?;
+    let object = repo.find_object(id).map_err(|e| git_error(name, &e))?;
+    let commit = object.peel_to_commit().map_err(|e| git_error(name, &e))?;
     Oid::from_bytes(commit.id.as_slice()).map(Some).map_err(|e| git_error(name, &e))
 }
 

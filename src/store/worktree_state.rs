@@ -9,7 +9,9 @@ mod unlisted;
 pub use unlisted::{Unlisted, unlisted_changes};
 
 use super::{
+    StoreError,
     object::{Kind, hash, hash_of},
+    refs::{RefReader, Stored, head_name, head_name_of},
     tree::{self, Entry, Mode},
 };
 use crate::{
@@ -17,7 +19,7 @@ use crate::{
     domain::oid::{HashKind, Oid},
     sys::files::{self, FileError},
 };
-use gix::bstr::{BStr, ByteSlice};
+use gix::bstr::ByteSlice;
 use std::{
     ffi::OsStr,
     os::unix::{ffi::OsStrExt, fs::PermissionsExt},
@@ -187,20 +189,33 @@ pub(super) fn exists(path: &Path) -> Result<bool, StateError> {
 /// `HEAD` cannot be read, or names a branch whose name is not UTF-8.
 pub fn head(repo: &gix::Repository) -> Result<Head, StateError> {
     let bad = git_error("HEAD");
-    let text = |name: &BStr| name.to_str().map(str::to_owned).map_err(|e| bad(e.to_string()));
-    let head = repo.head().map_err(|e| bad(e.to_string()))?;
-    match head.kind {
-        gix::head::Kind::Symbolic(branch) => {
-            let name = text(branch.name.as_bstr())?;
-            let mut found = repo.find_reference(&branch.name).map_err(|e| bad(e.to_string()))?;
-            let tip = found.peel_to_id().map_err(|e| bad(e.to_string()))?;
-            Ok(Head::Branch { name, tip: oid(&tip)? })
-        }
-        gix::head::Kind::Unborn(name) => Ok(Head::Unborn { name: text(name.as_bstr())? }),
-        gix::head::Kind::Detached { target, peeled } => {
-            Ok(Head::Detached { at: oid(&peeled.unwrap_or(target))? })
-        }
+    let told = |e: StoreError| bad(e.to_string());
+    let refs = RefReader::of(repo).map_err(told)?;
+    let head = head_name(repo).map_err(told)?;
+    match refs.stored(&head).map_err(told)? {
+        Some(Stored::Symbolic(name)) => Ok(match refs.read(&head).map_err(told)? {
+            Some(tip) => Head::Branch { name, tip },
+            None => Head::Unborn { name },
+        }),
+        Some(Stored::Id(at)) => Ok(Head::Detached { at }),
+        None => Err(bad("it is missing".to_owned())),
     }
+}
+
+/// The tree of the commit that `HEAD` is at; none on an unborn branch.
+///
+/// # Errors
+/// `HEAD` or its commit cannot be read.
+pub(super) fn head_tree(repo: &gix::Repository) -> Result<Option<gix::Tree<'_>>, StateError> {
+    let bad = git_error("the tree of HEAD");
+    let at = match head(repo)? {
+        Head::Unborn { .. } => return Ok(None),
+        Head::Branch { tip, .. } => tip,
+        Head::Detached { at } => at,
+    };
+    let id = gix::ObjectId::try_from(at.as_bytes()).map_err(|e| bad(e.to_string()))?;
+    let commit = repo.find_commit(id).map_err(|e| bad(e.to_string()))?;
+    commit.tree().map(Some).map_err(|e| bad(e.to_string()))
 }
 
 /// The tip of a branch, none when the ref does not exist.
@@ -209,28 +224,34 @@ pub fn head(repo: &gix::Repository) -> Result<Head, StateError> {
 /// The ref cannot be read.
 pub fn branch_tip(repo: &gix::Repository, branch: &str) -> Result<Option<Oid>, StateError> {
     let bad = git_error("a branch");
-    let found = repo.try_find_reference(branch).map_err(|e| bad(e.to_string()))?;
-    let Some(mut found) = found else { return Ok(None) };
-    let tip = found.peel_to_id().map_err(|e| bad(e.to_string()))?;
-    oid(&tip).map(Some)
+    let refs = RefReader::of(repo).map_err(|e| bad(e.to_string()))?;
+    refs.read(branch).map_err(|e| bad(e.to_string()))
 }
 
 /// The operation in progress in the worktree with this git directory. Never [`Operation::Conflict`]: that is
 /// [`is_unmerged`]'s to say.
 ///
 /// # Errors
-/// The git directory cannot be read.
-pub fn operation_in_progress(git_dir: &Path) -> Result<Option<Operation>, StateError> {
+/// The git directory or its refs cannot be read.
+pub fn operation_in_progress(
+    repo: &gix::Repository,
+    git_dir: &Path,
+) -> Result<Option<Operation>, StateError> {
+    // Always files, whatever keeps the refs; `MERGE_HEAD` may hold several ids and is none of them.
     let marks = [
         ("rebase-merge", Operation::Rebase),
         ("rebase-apply", Operation::Rebase),
         ("MERGE_HEAD", Operation::Merge),
-        ("CHERRY_PICK_HEAD", Operation::CherryPick),
-        ("REVERT_HEAD", Operation::Revert),
         ("BISECT_LOG", Operation::Bisect),
     ];
     for (name, operation) in marks {
         if exists(&git_dir.join(name))? {
+            return Ok(Some(operation));
+        }
+    }
+    let refs = [("CHERRY_PICK_HEAD", Operation::CherryPick), ("REVERT_HEAD", Operation::Revert)];
+    for (name, operation) in refs {
+        if has_ref(repo, git_dir, name)? {
             return Ok(Some(operation));
         }
     }
@@ -240,6 +261,34 @@ pub fn operation_in_progress(git_dir: &Path) -> Result<Option<Operation>, StateE
         Some(_) => Some(Operation::CherryPick),
         None => None,
     })
+}
+
+/// True if the worktree with this git directory has such a ref of its own, be it a broken one.
+fn has_ref(repo: &gix::Repository, git_dir: &Path, name: &str) -> Result<bool, StateError> {
+    let bad = |e: StoreError| git_error("the refs of a worktree")(e.to_string());
+    let head = head_name_of(git_dir, repo.common_dir()).map_err(bad)?;
+    let place = head.strip_suffix("HEAD").unwrap_or(&head);
+    let found = RefReader::of(repo).and_then(|refs| refs.stored(&format!("{place}{name}")));
+    match found {
+        Ok(found) => Ok(found.is_some()),
+        Err(StoreError::BrokenRef { .. }) => Ok(true),
+        Err(e) => Err(bad(e)),
+    }
+}
+
+/// True if `HEAD` of the worktree with this git directory names this branch.
+///
+/// # Errors
+/// `HEAD` cannot be read.
+pub(super) fn has_branch(
+    repo: &gix::Repository,
+    git_dir: &Path,
+    branch: &str,
+) -> Result<bool, StateError> {
+    let bad = |e: StoreError| git_error("HEAD of a worktree")(e.to_string());
+    let name = head_name_of(git_dir, repo.common_dir()).map_err(bad)?;
+    let found = RefReader::of(repo).and_then(|refs| refs.stored(&name)).map_err(bad)?;
+    Ok(found == Some(Stored::Symbolic(branch.to_owned())))
 }
 
 pub(super) fn read_optional(path: &Path) -> Result<Option<Vec<u8>>, StateError> {
@@ -438,7 +487,7 @@ mod tests {
         repo.commit_file("a", b"3");
         let git_dir = repo.path(".git");
         let none = |why: &str| {
-            assert_eq!(operation_in_progress(&git_dir).unwrap(), None, "{why}");
+            assert_eq!(operation_in_progress(&repo.gix(), &git_dir).unwrap(), None, "{why}");
             assert!(!is_unmerged(&repo.gix()).unwrap(), "{why}");
         };
         none("fresh");
@@ -449,14 +498,14 @@ mod tests {
             ("revert side", "revert --abort", Operation::Revert),
         ] {
             repo.try_git(&start.split(' ').collect::<Vec<_>>());
-            assert_eq!(operation_in_progress(&git_dir).unwrap(), Some(expected));
+            assert_eq!(operation_in_progress(&repo.gix(), &git_dir).unwrap(), Some(expected));
             assert!(is_unmerged(&repo.gix()).unwrap());
             assert_eq!(index_tree(&repo.gix()).unwrap(), None);
             repo.git(&abort.split(' ').collect::<Vec<_>>());
             none(start);
         }
         repo.git(&["bisect", "start", "HEAD", &base]);
-        assert_eq!(operation_in_progress(&git_dir).unwrap(), Some(Operation::Bisect));
+        assert_eq!(operation_in_progress(&repo.gix(), &git_dir).unwrap(), Some(Operation::Bisect));
     }
 
     #[test]

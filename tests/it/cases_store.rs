@@ -64,6 +64,44 @@ fn assert_receipts(env: &TestEnv, waiting: &[Waiting]) {
     env.git(&["fsck", "--strict"]);
 }
 
+/// The worktrees are git's own here: commands that make and remove them, and the records they keep, come with
+/// a later unit and bring their part of the case along.
+#[test]
+fn case_117_tables_packed_refs_and_linked_worktrees_are_seen_as_git_sees_them() {
+    for format in ["reftable", "files"] {
+        let env = TestEnv::bare();
+        env.make_repo_with("r", &["--ref-format", format]);
+        env.ap(&["init", "--yes"]).exits(0);
+        let before = env.git(&["for-each-ref"]);
+        assert!(!before.contains("agentproto"), "init writes no ref: {before}");
+        env.git(&["pack-refs", "--all"]);
+        let linked = env.worktree("t1");
+        for (dir, name) in [(env.repo(), "main"), (linked.clone(), "t1")] {
+            let session = env.adopt_in(&dir, name);
+            let policy = env.awaiting_of(&session, &dir, "b.txt");
+            env.git(&["pack-refs", "--all"]);
+            env.ap_in(&dir, &["ack", &policy, "--yes"]).exits(0);
+            env.ap_in(&dir, &["wait", &policy, "--until", "done", "--timeout", "60s"]).exits(0);
+            let commit = text(&env.policy(&policy), "commitSha");
+            assert_eq!(env.git(&["rev-parse", name]), commit, "{format} {name}");
+            assert_eq!(env.git_in(&dir, &["status", "--porcelain"]), "", "{format} {name}");
+            env.git(&["pack-refs", "--all"]);
+            for asked in ["HEAD", "HEAD~1..HEAD"] {
+                let told = env.ap_in(&dir, &["verify", asked, "--json"]).exits(0).json();
+                assert_eq!(text(&told["commits"][0], "sha"), commit, "{format} {name} {told:#}");
+            }
+        }
+        env.ap(&["verify", "nowhere"]).exits(4);
+        env.assert_no_gap();
+        env.git(&["fsck", "--strict"]);
+        env.git(&["worktree", "remove", linked.to_str().unwrap()]);
+        env.ap(&["verify", "t1"]).exits(0);
+        // Where the refs are in tables, nothing was written where git does not look.
+        let stray = env.repo().join(".git/refs/agentproto").exists();
+        assert!(format == "files" || !stray);
+    }
+}
+
 #[test]
 fn case_107_parallel_receipts_are_all_kept() {
     let env = TestEnv::new();

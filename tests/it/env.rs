@@ -220,7 +220,8 @@ impl TestEnv {
         self.make_repo_with(name, &[])
     }
 
-    fn make_repo_with(&self, name: &str, options: &[&str]) -> PathBuf {
+    /// The same with options of `git init`.
+    pub(crate) fn make_repo_with(&self, name: &str, options: &[&str]) -> PathBuf {
         let dir = self.path(name);
         let args = [&["init", "-q"], options, &[name]].concat();
         self.run("git", &args).dir(&self.root).done().exits(0);

@@ -36,6 +36,11 @@ impl TestEnv {
         self.ap(&["wait", policy, "--until", "settled", "--timeout", "60s", "--json"])
     }
 
+    /// True when the tester chose reftables, where one lock holds up every ref.
+    pub(crate) fn is_reftable(&self) -> bool {
+        self.repo().join(".git/reftable").is_dir()
+    }
+
     #[track_caller]
     pub(crate) fn policy(&self, id: &str) -> Value {
         self.ap(&["policy", "show", id, "--json"]).exits(0).json()

@@ -1,13 +1,14 @@
 //! `kill -9` of a command at a random moment: the next performing command carries the work to its end, once.
 
 use crate::{
-    env::{TestEnv, pause},
+    env::{TestEnv, pause, wait_for},
     house::text,
 };
 use serde_json::Value;
 use std::{
     collections::BTreeMap,
-    os::unix::process::ExitStatusExt,
+    fs,
+    os::unix::{fs::PermissionsExt, process::ExitStatusExt},
     process::Child,
     time::{Duration, Instant},
 };
@@ -168,4 +169,38 @@ fn a_killed_ack_is_consumed_at_most_once() {
     assert!(killed >= KILLS_OF_ACK / 5, "seed {seed:#x}: only {killed} kills hit");
     let acked = env.kinds().iter().filter(|k| *k == "policy:acked").count();
     assert_eq!(acked, KILLS_OF_ACK + WARM_UPS);
+}
+
+/// In tables one lock stops every change of every ref: a command that dies while git holds it for the command
+/// must take it along.
+#[test]
+fn a_command_killed_while_git_holds_the_lock_of_all_refs_leaves_none() {
+    let env = TestEnv::bare();
+    env.make_repo_with("r", &["--ref-format", "reftable"]);
+    env.ap(&["init", "--yes"]).exits(0);
+    env.adopt("before");
+    // A git that promises and keeps it to itself, so that the kill comes in between for sure.
+    let real = env.run("sh", &["-c", "command -v git"]).done().exits(0).out();
+    let dir = env.path("mute");
+    fs::create_dir(&dir).unwrap();
+    let script = format!(
+        "#!/bin/sh\ncase \"$*\" in\n*--no-deref*) {real} \"$@\" | cat >/dev/null ;;\n*) exec {real} \"$@\" ;;\nesac\n",
+        real = real.trim()
+    );
+    fs::write(dir.join("git"), script).unwrap();
+    fs::set_permissions(dir.join("git"), PermissionsExt::from_mode(0o755)).unwrap();
+    let path = format!("{}:/usr/bin:/bin", dir.display());
+    let top = env.repo();
+    let args = ["session", "adopt", "--label", "killed", "--cwd", top.to_str().unwrap()];
+    let mut child = env.binary(&args).env("PATH", path).start();
+    let lock = top.join(".git/reftable/tables.list.lock");
+    wait_for("git holds the lock", Duration::from_secs(60), || lock.exists().then_some(()));
+    child.kill().unwrap();
+    assert_eq!(child.wait().unwrap().signal(), Some(9));
+    wait_for("git takes its lock back", Duration::from_secs(60), || (!lock.exists()).then_some(()));
+    // The frame was written, so it counts: the next one brings it to the refs.
+    env.adopt("after");
+    env.assert_no_gap();
+    let told = env.ap(&["session", "list", "--json"]).exits(0).json();
+    assert_eq!(told["sessions"].as_array().unwrap().len(), 3, "{told:#}");
 }

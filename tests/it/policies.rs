@@ -121,6 +121,10 @@ fn a_branch_that_moves_while_its_gate_runs_is_stale() {
 #[test]
 fn a_note_that_cannot_be_written_holds_up_no_landing() {
     let env = TestEnv::new();
+    if env.is_reftable() {
+        // One lock there holds up every ref: whoever keeps notes from moving keeps branches, too.
+        return;
+    }
     let policy = env.awaiting("f.txt");
     let lock = env.repo().join(".git/refs/notes/agentproto/acks.lock");
     fs::write(&lock, "").unwrap();

@@ -111,7 +111,7 @@ impl<'a> Place<'a> {
         let Some(commit) = &self.policy.spec.commit else {
             return Ok(Subject::Worktree(index_tree(&self.repo)?));
         };
-        if let Some(operation) = operation_in_progress(&self.worktree.git_dir)? {
+        if let Some(operation) = operation_in_progress(&self.repo, &self.worktree.git_dir)? {
             return Err(trouble(Code::GitBusy, operation.to_string()));
         }
         if is_unmerged(&self.repo)? {

@@ -268,7 +268,7 @@ fn the_branch_is_locked_while_the_index_is_ahead_of_it() {
         if step == Step::Swapped {
             // What somebody sees who comes just now: the old branch, which git lets nobody move.
             assert_eq!(scene.repo.oid("refs/heads/main"), scene.parent);
-            assert!(scene.repo.path(".git/refs/heads/main.lock").exists());
+            assert!(scene.repo.branch_lock("main").exists());
             seen.set(true);
         }
         if step == Step::Moved {

@@ -3,21 +3,28 @@
 //! Contract: the one way to refs. A missing ref (none), one that cannot be told (an error) and a value are
 //! three different answers. Every change names the value it expects and has a deadline; somebody else's
 //! lock is waited for, then named, never removed. [`RefReader`] reads, without any lock or program;
-//! [`Refs`] changes, too.
+//! [`Refs`] changes, too. The library knows the files backend only: in another repository it sees no ref
+//! and writes where git never looks. So nobody asks it for refs at all.
 
 mod files;
+mod reftable;
+mod table;
 mod transaction;
 
 use super::{
     error::StoreError,
+    failpoint,
+    git::Git,
     location::{Location, OpenError},
     object::hash_of,
 };
 use crate::{
+    code::Code,
     domain::oid::{HashKind, Oid},
     sys::{env::Env, files as disk},
 };
 use files::RefFiles;
+use reftable::RefTables;
 use std::path::{Path, PathBuf};
 use transaction::{Change, Transactions};
 
@@ -25,6 +32,32 @@ use transaction::{Change, Transactions};
 const SYMREF_DEPTH: u32 = 5;
 /// Refs below `refs/` that each worktree has of its own.
 const PER_WORKTREE: [&str; 3] = ["refs/bisect/", "refs/worktree/", "refs/rewritten/"];
+
+/// What keeps the refs of a repository.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RefFormat {
+    /// One file a ref, and `packed-refs`.
+    Files,
+    /// A stack of tables.
+    Reftable,
+}
+
+impl RefFormat {
+    /// By the value of `extensions.refStorage`.
+    ///
+    /// # Errors
+    /// This version does not know it.
+    pub fn named(value: Option<&str>) -> Result<Self, OpenError> {
+        match value {
+            None | Some("files") => Ok(Self::Files),
+            Some("reftable") => Ok(Self::Reftable),
+            Some(other) => Err(OpenError::Unsupported {
+                what: format!("the '{other}' ref backend"),
+                code: Code::RefStorageUnsupported,
+            }),
+        }
+    }
+}
 
 /// What is stored under the name of a ref.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -42,19 +75,37 @@ pub struct RefReader(Backend);
 #[derive(Clone, Debug)]
 enum Backend {
     Files(RefFiles),
+    Reftable(RefTables),
 }
 
 impl RefReader {
-    fn new(common: PathBuf, hash: HashKind) -> Self {
-        Self(Backend::Files(RefFiles::new(common, hash)))
+    fn new(common: PathBuf, hash: HashKind, format: RefFormat) -> Self {
+        Self(match format {
+            RefFormat::Files => Backend::Files(RefFiles::new(common, hash)),
+            RefFormat::Reftable => Backend::Reftable(RefTables::new(common, hash)),
+        })
     }
 
     /// Of the repository that a library handle is opened on.
     ///
     /// # Errors
-    /// Its directory cannot be looked at.
+    /// Its directory cannot be looked at, or its backend is not known.
     pub fn of(repo: &gix::Repository) -> Result<Self, StoreError> {
-        Ok(Self::new(disk::real(repo.common_dir())?, hash_of(repo)))
+        // As git: only the repository itself says how it is made.
+        let own = |meta: &gix::config::file::Metadata| meta.source == gix::config::Source::Local;
+        let config = repo.config_snapshot();
+        let set = config.plumbing().string_filter("extensions.refStorage", own);
+        let format = RefFormat::named(set.map(|v| v.to_string()).as_deref())?;
+        Ok(Self::new(disk::real(repo.common_dir())?, hash_of(repo), format))
+    }
+
+    /// What keeps the refs.
+    #[must_use]
+    pub fn format(&self) -> RefFormat {
+        match &self.0 {
+            Backend::Files(_) => RefFormat::Files,
+            Backend::Reftable(_) => RefFormat::Reftable,
+        }
     }
 
     /// The value of a ref by its full name, symbolic ones followed; none when it does not exist.
@@ -88,6 +139,7 @@ impl RefReader {
         check_name(full_name)?;
         match &self.0 {
             Backend::Files(backend) => backend.stored(full_name),
+            Backend::Reftable(backend) => backend.stored(full_name),
         }
     }
 
@@ -98,6 +150,7 @@ impl RefReader {
     pub fn names(&self, prefix: &str) -> Result<Vec<String>, StoreError> {
         match &self.0 {
             Backend::Files(backend) => backend.names(prefix),
+            Backend::Reftable(backend) => backend.names(prefix),
         }
     }
 
@@ -105,6 +158,7 @@ impl RefReader {
     fn locks(&self, full_name: &str) -> Vec<PathBuf> {
         match &self.0 {
             Backend::Files(backend) => backend.locks(full_name).to_vec(),
+            Backend::Reftable(backend) => backend.locks(full_name),
         }
     }
 
@@ -115,9 +169,10 @@ impl RefReader {
     pub fn sync(&self, full_name: &str) -> Result<(), StoreError> {
         let places = match &self.0 {
             Backend::Files(backend) => backend.places(full_name),
+            Backend::Reftable(backend) => backend.places(full_name)?,
         };
         places.iter().try_for_each(|path| match disk::sync_file(path) {
-            // A ref is in one of its places.
+            // A ref is in one of its places, and git may merge tables meanwhile.
             Err(e) if !e.is_missing() => Err(e.into()),
             Ok(()) | Err(_) => Ok(()),
         })
@@ -173,9 +228,9 @@ impl std::ops::Deref for Refs {
 }
 
 impl Refs {
-    pub(super) fn new(location: &Location, hash: HashKind, env: &Env) -> Self {
+    pub(super) fn new(location: &Location, hash: HashKind, format: RefFormat, env: &Env) -> Self {
         Self {
-            reader: RefReader::new(location.common_dir.clone(), hash),
+            reader: RefReader::new(location.common_dir.clone(), hash, format),
             git: Transactions::new(location, env),
         }
     }
@@ -194,7 +249,17 @@ impl Refs {
             Backend::Files(backend) => {
                 backend.swap(name, old, new, wait_ms, || self.reader.read_sound(name))
             }
+            Backend::Reftable(_) => {
+                let change = Change { name, old, new: Some(*new) };
+                self.git.perform(&self.reader, &change, wait_ms)?;
+                failpoint::reached("ref moved")
+            }
         }
+    }
+
+    /// The user's git where the store was opened.
+    pub(super) fn git(&self) -> Result<Git, StoreError> {
+        self.git.nearby()
     }
 
     /// Deletes a ref that is at `old`, loose or packed, waiting up to `wait_ms` for a foreign lock.
@@ -208,6 +273,7 @@ impl Refs {
     pub(super) fn ensure_packed(&self) -> Result<(), StoreError> {
         match &self.reader.0 {
             Backend::Files(backend) => backend.ensure_packed(),
+            Backend::Reftable(_) => Ok(()),
         }
     }
 
@@ -215,6 +281,9 @@ impl Refs {
     pub(super) fn sweep(&self) -> Result<u64, StoreError> {
         match &self.reader.0 {
             Backend::Files(backend) => backend.sweep(),
+            // git writes there for us, and takes everything back when we die. What is found is older than a
+            // move of the repository from files to tables.
+            Backend::Reftable(backend) => backend.as_files().sweep(),
         }
     }
 }

@@ -76,6 +76,11 @@ impl Transactions {
         Self { env: env.clone(), near, common, running: Mutex::new(None) }
     }
 
+    /// The user's git where the store was opened.
+    pub(super) fn nearby(&self) -> Result<Git, StoreError> {
+        Ok(Git::new(&self.env, &self.near)?)
+    }
+
     /// Performs a change, waiting up to `wait_ms` for the lock of somebody else.
     ///
     /// # Errors
@@ -146,7 +151,7 @@ impl Transactions {
 
     fn start(&self) -> Result<RefTalk, StoreError> {
         // Found as seen from the worktree, so that no program in it is taken for git.
-        let git = Git::new(&self.env, &self.near)?.bound_to(&self.common);
+        let git = self.nearby()?.bound_to(&self.common);
         Ok(git.talk_about_refs(&SETTINGS)?)
     }
 }

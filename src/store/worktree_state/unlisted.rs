@@ -1,6 +1,6 @@
 //! Counting what differs outside the listed paths, without running any program.
 
-use super::{Head, StateError, git_error, head, oid, open_index, setting};
+use super::{StateError, git_error, head_tree, oid, open_index, setting};
 use crate::{
     domain::path::RepoPath,
     store::object::{Kind, hash},
@@ -75,11 +75,8 @@ type Files = HashMap<Vec<u8>, (gix::index::entry::Mode, gix::ObjectId)>;
 
 fn head_files(repo: &gix::Repository) -> Result<Files, StateError> {
     let bad = git_error("the tree of HEAD");
-    if matches!(head(repo)?, Head::Unborn { .. }) {
-        return Ok(Files::new());
-    }
-    let tree = repo.head_tree_id().map_err(|e| bad(e.to_string()))?;
-    let index = repo.index_from_tree(&tree).map_err(|e| bad(e.to_string()))?;
+    let Some(tree) = head_tree(repo)? else { return Ok(Files::new()) };
+    let index = repo.index_from_tree(&tree.id).map_err(|e| bad(e.to_string()))?;
     let entries = index.entries().iter();
     Ok(entries.map(|e| (e.path(&index).to_vec(), (e.mode, e.id))).collect())
 }
