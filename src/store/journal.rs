@@ -310,6 +310,8 @@ impl Store {
         let seq = tip.map_or(0, |t| t.seq);
         let head =
             Head { hash: self.hash, epoch: 1, seq, boot: files::boot_id(), refs, sealed: false };
+        // Our directory may be as new as the log: without its name a power cut takes all of it.
+        files::sync_dir(&self.location.common_dir)?;
         Wal::create(&self.wal_paths, &head)
     }
 }

@@ -136,22 +136,23 @@ impl RefFiles {
         files::write_new(&staged, format!("{new}\n").as_bytes(), 0o644, durability(name))?;
         let path = self.common.join(name);
         let lock = lock_path(&path);
+        let mut still_locked = false;
         let done = self.link(&staged, &lock, wait_ms).and_then(|()| {
             failpoint::reached("ref locked")?;
-            match now() {
-                Ok(actual) if actual == old => Ok(files::rename(&lock, &path)?),
+            let moved = match now() {
+                Ok(actual) if actual == old => files::rename(&lock, &path).map_err(Into::into),
                 Ok(actual) => {
-                    files::remove_optional(&lock)?;
                     Err(StoreError::RefMoved { name: name.to_owned(), expected: old, actual })
                 }
-                Err(e) => {
-                    files::remove_optional(&lock)?;
-                    Err(e)
-                }
-            }
+                Err(e) => Err(e),
+            };
+            moved.inspect_err(|_| still_locked = files::remove_optional(&lock).is_err())
         });
         failpoint::reached("ref moved")?;
-        files::remove_optional(&staged)?;
+        // While the lock is there, this file proves that it is ours.
+        if !still_locked {
+            files::remove_optional(&staged)?;
+        }
         done
     }
 
