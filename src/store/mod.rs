@@ -48,6 +48,8 @@ mod seek;
 pub mod segments;
 pub mod settings;
 #[cfg(test)]
+mod sweep;
+#[cfg(test)]
 pub(crate) mod testing;
 #[cfg(test)]
 mod testlab;

@@ -12,7 +12,7 @@ use crate::{
         oid::{HashKind, Oid},
         path::RepoPath,
     },
-    sys::env::Env,
+    sys::{env::Env, fault::disk},
 };
 use gix::prelude::Write;
 use std::{
@@ -67,6 +67,23 @@ impl Repo {
         std::fs::create_dir(repo.home.path().join("work")).unwrap();
         repo.git(&["init", "-q"]);
         repo
+    }
+
+    /// Nothing yet, in a place where an fsync costs nothing.
+    pub(crate) fn empty() -> Self {
+        Self { home: disk::quick_dir() }
+    }
+
+    /// The same repository once more.
+    pub(crate) fn copied(&self) -> Self {
+        let copy = Self::empty();
+        disk::copy(self.home.path(), copy.home.path());
+        copy
+    }
+
+    /// The directory above the repository: its home.
+    pub(crate) fn home(&self) -> &Path {
+        self.home.path()
     }
 
     /// Canonical, as stores hand it down.

@@ -1,6 +1,9 @@
 //! A repository made by the real git, for tests of this folder.
 
-use crate::{domain::oid::HashKind, sys::env::Env};
+use crate::{
+    domain::oid::HashKind,
+    sys::{env::Env, fault::disk},
+};
 use std::{
     ffi::OsString,
     io::Write as _,
@@ -45,11 +48,25 @@ impl TestRepo {
     }
 
     fn made(options: &[&str]) -> Self {
-        let repo = Self { dir: tempfile::tempdir().unwrap() };
+        Self::made_in(tempfile::tempdir().unwrap(), options)
+    }
+
+    fn made_in(dir: tempfile::TempDir, options: &[&str]) -> Self {
+        let repo = Self { dir };
         std::fs::create_dir_all(repo.path()).unwrap();
         repo.git(&[&["init", "-q", "-b", "main"], options].concat());
         repo.commit("first");
         repo
+    }
+
+    /// As [`TestRepo::new`], in a place where an fsync costs nothing.
+    pub(super) fn quick() -> Self {
+        Self::made_in(disk::quick_dir(), &[])
+    }
+
+    /// The directory of the repository and its home.
+    pub(super) fn root(&self) -> &Path {
+        self.dir.path()
     }
 
     pub(super) fn hash(&self) -> HashKind {

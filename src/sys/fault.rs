@@ -4,7 +4,10 @@
 //! clean-up code and destructors too, so the disk stays as the kill left it; its kernel locks go when they are
 //! dropped. Nothing of this is in a shipped binary.
 
+pub(crate) mod disk;
+
 use super::files::Op;
+use disk::Disk;
 use std::{cell::RefCell, io, path::Path};
 
 /// What happens at the planned call.
@@ -41,11 +44,24 @@ pub(crate) struct Made {
     pub(crate) writes: bool,
 }
 
+/// A fault in the program itself, for tests that must notice it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Plant {
+    /// fdatasync makes nothing durable.
+    IdleSyncData,
+    /// fsync of a file makes nothing durable.
+    IdleSync,
+    /// What is written in place into a file of this name is not written.
+    LostWrites(&'static str),
+}
+
 #[derive(Default)]
 struct State {
     armed: Option<Armed>,
     dead: bool,
     boot: Option<String>,
+    disk: Option<Disk>,
+    plant: Option<Plant>,
 }
 
 struct Armed {
@@ -108,6 +124,24 @@ impl State {
     }
 }
 
+impl State {
+    fn did(&mut self, op: Op, paths: &[&Path]) {
+        let idle = match self.plant {
+            Some(Plant::IdleSyncData) => op == Op::SyncData,
+            Some(Plant::IdleSync) => op == Op::Sync,
+            Some(Plant::LostWrites(_)) | None => false,
+        };
+        if let Some(disk) = self.disk.as_mut().filter(|_| !idle) {
+            disk.did(op, paths);
+        }
+    }
+
+    fn loses(&self, op: Op, path: &Path) -> bool {
+        let Some(Plant::LostWrites(name)) = self.plant else { return false };
+        op == Op::WriteAt && path.file_name().is_some_and(|n| n == name)
+    }
+}
+
 impl Armed {
     fn count(&mut self, op: Op, paths: &[&Path], writes: bool) -> Option<Ending> {
         let kind = op.kind();
@@ -130,12 +164,18 @@ fn gone() -> io::Error {
     io::Error::other("the process is dead")
 }
 
+fn did(op: Op, paths: &[&Path]) {
+    STATE.with_borrow_mut(|s| s.did(op, paths));
+}
+
 pub(super) fn access<T>(
     op: Op,
     paths: &[&Path],
     run: impl FnOnce() -> io::Result<T>,
 ) -> io::Result<T> {
-    match STATE.with_borrow_mut(|s| s.order(op, paths, false)) {
+    let order = STATE.with_borrow_mut(|s| s.order(op, paths, false));
+    let run = || run().inspect(|_| did(op, paths));
+    match order {
         Order::Go => run(),
         Order::GoThenDie => {
             let _ = run();
@@ -152,7 +192,14 @@ pub(super) fn written(
     data: &[u8],
     run: impl FnOnce(&[u8]) -> io::Result<()>,
 ) -> io::Result<()> {
-    match STATE.with_borrow_mut(|s| s.order(op, &[path], true)) {
+    let order = STATE.with_borrow_mut(|s| s.order(op, &[path], true));
+    let run = |part: &[u8]| {
+        if STATE.with_borrow(|s| s.loses(op, path)) {
+            return Ok(());
+        }
+        run(part).inspect(|()| did(op, &[path]))
+    };
+    match order {
         Order::Go => run(data),
         Order::GoThenDie => {
             let _ = run(data);
@@ -164,6 +211,22 @@ pub(super) fn written(
         }
         Order::Refuse(error) => Err(error),
     }
+}
+
+/// Watches what becomes durable below a directory from now on, on this thread.
+pub(crate) fn watch(root: &Path) {
+    let disk = Disk::watch(root);
+    STATE.with_borrow_mut(|s| s.disk = Some(disk));
+}
+
+/// Ends the watch.
+pub(crate) fn unwatch() -> Option<Disk> {
+    STATE.with_borrow_mut(|s| s.disk.take())
+}
+
+/// Breaks the program on this thread, none to mend it.
+pub(crate) fn plant(plant: Option<Plant>) {
+    STATE.with_borrow_mut(|s| s.plant = plant);
 }
 
 pub(super) fn boot_id() -> Option<String> {
