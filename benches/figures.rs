@@ -9,6 +9,9 @@
 )]
 #![expect(clippy::print_stdout, reason = "its answer")]
 
+#[path = "figures/append.rs"]
+mod append;
+
 use std::{
     error::Error,
     path::Path,
@@ -51,7 +54,7 @@ fn main() -> Outcome {
         || here("git", &["notes", "append", "-m", "a line", "HEAD"]),
     )?;
     print("session report (durable)", ours, "git notes append (not durable)", theirs);
-    Ok(())
+    append::rows(rounds)
 }
 
 /// Runs both sides in turn and answers their medians.

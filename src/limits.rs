@@ -70,6 +70,12 @@ pub const PACK_LOCK_WAIT_MS: u64 = 10_000;
 pub const WAL_PREALLOCATED_BYTES: u64 = 4 * 1024 * 1024;
 /// Largest WAL frame payload accepted, bytes.
 pub const WAL_FRAME_BYTES: u64 = 64 * 1024 * 1024;
+/// Threads whose appends become durable together.
+pub const GROUP_MEMBERS: usize = 128;
+/// Journal entries that become durable together, but for one append that brings more.
+pub const GROUP_ENTRIES: usize = 512;
+/// Bytes of objects that become durable together, but for one append that brings more.
+pub const GROUP_BYTES: u64 = 1024 * 1024;
 /// Delta chain length in our own packs (storage P).
 pub const PACK_DELTA_DEPTH: u8 = 40;
 /// Delta chain length in merged packs: what had begun a chain in its own pack may hang on an earlier one.
@@ -136,6 +142,8 @@ const _: () = assert!(
 );
 const _: () = assert!(PACK_DELTA_DEPTH + PACK_ANCHOR_DEPTH < PACK_MERGED_DEPTH);
 const _: () = assert!(HEAL_RECENT < HEAL_TURNS && HEAL_TURNS < CHECKPOINT_FRAMES);
+const _: () = assert!(GROUP_BYTES + CHECKPOINT_BYTES < WAL_PREALLOCATED_BYTES);
+const _: () = assert!(GROUP_BYTES < WAL_FRAME_BYTES);
 const _: () = assert!(TREE_KILL_MS < CANCEL_WAIT_MS);
 const _: () = assert!(TREE_KILL_MS < RUNNER_MARGIN_MS);
 const _: () = assert!(TAIL_SHOWN_BYTES <= OUTPUT_TAIL_BYTES);

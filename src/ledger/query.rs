@@ -357,7 +357,7 @@ impl Ledger {
         let writer = tip.map(|tip| &tip.writer);
         Ok(entries.into_iter().flatten().filter_map(move |entry| {
             let writer = writer?;
-            Some(entry.map_err(LedgerError::from).and_then(|entry| seen(writer, entry)))
+            Some(entry.map_err(LedgerError::from).and_then(|entry| seen(writer, &entry)))
         }))
     }
 
@@ -407,7 +407,7 @@ impl Ledger {
 
     fn kept_at(&self, tip: &Tip, seq: u64) -> Result<Option<Seen>, LedgerError> {
         match self.store.seek_in(tip, seq) {
-            Ok(entry) => entry.map(|entry| seen(&tip.writer, entry)).transpose(),
+            Ok(entry) => entry.map(|entry| seen(&tip.writer, &entry)).transpose(),
             Err(StoreError::SegmentDropped { .. }) => Ok(None),
             Err(e) => Err(e.into()),
         }
@@ -493,7 +493,7 @@ impl Ledger {
                 return Ok(before);
             }
             for entry in entries {
-                let seen = seen(&tip.writer, entry)?;
+                let seen = seen(&tip.writer, &entry)?;
                 if seen.message.at > at {
                     return Ok(seen.message.seq - 1);
                 }
@@ -526,7 +526,7 @@ impl Ledger {
                     break;
                 }
                 (page.next, seq) = (Some(entry.id), entry.seq + 1);
-                let seen = seen(&tip.writer, entry)?;
+                let seen = seen(&tip.writer, &entry)?;
                 if query.matches(&seen.message) {
                     page.events.push(seen);
                 }
@@ -548,7 +548,7 @@ fn unknown_cursor(text: &str) -> LedgerError {
 }
 
 /// A journal entry as what it says.
-fn seen(writer: &WriterId, entry: Entry) -> Result<Seen, LedgerError> {
+fn seen(writer: &WriterId, entry: &Entry) -> Result<Seen, LedgerError> {
     let message = message::decode(&entry.message)
         .map_err(|source| LedgerError::Message { id: entry.id, source })?;
     Ok(Seen { id: entry.id, writer: writer.clone(), tree: entry.tree, message })

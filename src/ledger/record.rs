@@ -12,7 +12,7 @@ use crate::{
         oid::Oid,
     },
     engine::{Decision, ENGINE, Effect, Now, State, decide, step},
-    store::{AppendError, Batch, GitView, NewEntry, Place, Snapshot, Stamp},
+    store::{AppendError, Batch, Entry, GitView, NewEntry, Place, Snapshot, Stamp},
     wire::message::{self, Beside, Mended},
 };
 
@@ -63,7 +63,7 @@ impl Ledger {
         let stamp = self.stamp()?;
         let mut made = None;
         let appended = self.store.append(&stamp, |snapshot| {
-            self.require_known_engine(snapshot)?;
+            require_known_engine(snapshot)?;
             let read = |path: &str| snapshot.document(path).map_err(LedgerError::from);
             let loaded = load::load(touches, &read)?;
             let input = make(&View { state: &loaded.state, snapshot })?;
@@ -97,32 +97,12 @@ impl Ledger {
         })
     }
 
-    /// A journal that a newer state machine has written is read, but never continued by this one.
-    fn require_known_engine(&self, snapshot: &Snapshot<'_>) -> Result<(), LedgerError> {
-        let Some(tip) = &snapshot.tip else { return Ok(()) };
-        let message = self.message(&tip.id)?;
-        if message.engine <= ENGINE {
-            return Ok(());
-        }
-        let because = format!(
-            "event {} was recorded by state machine {}, this version knows {ENGINE}",
-            tip.seq, message.engine
-        );
-        Err(LedgerError::refused(Code::NewerFormat, "the journal", because))
-    }
-
     /// The repository that the first entry of a segment names.
     fn repo_named_by(&self, first: &Oid) -> Result<String, LedgerError> {
-        let message = self.message(first)?;
+        let message = said_by(&self.store.entry(first)?)?;
         message.repo.ok_or_else(|| {
             LedgerError::Corrupt(format!("entry {first} begins a segment and names no repository"))
         })
-    }
-
-    /// What an entry says.
-    fn message(&self, id: &Oid) -> Result<message::Message, LedgerError> {
-        let entry = self.store.entry(id)?;
-        message::decode(&entry.message).map_err(|source| LedgerError::Message { id: *id, source })
     }
 
     /// Steps every event and writes down what it changed.
@@ -171,6 +151,25 @@ impl Ledger {
         }
         Ok((entries, made))
     }
+}
+
+/// What an entry says.
+fn said_by(entry: &Entry) -> Result<message::Message, LedgerError> {
+    message::decode(&entry.message).map_err(|source| LedgerError::Message { id: entry.id, source })
+}
+
+/// A journal that a newer state machine has written is read, but never continued by this one.
+fn require_known_engine(snapshot: &Snapshot<'_>) -> Result<(), LedgerError> {
+    let Some(last) = snapshot.last_entry()? else { return Ok(()) };
+    let message = said_by(&last)?;
+    if message.engine <= ENGINE {
+        return Ok(());
+    }
+    let because = format!(
+        "event {} was recorded by state machine {}, this version knows {ENGINE}",
+        last.seq, message.engine
+    );
+    Err(LedgerError::refused(Code::NewerFormat, "the journal", because))
 }
 
 #[derive(Default)]

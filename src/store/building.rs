@@ -4,94 +4,98 @@
 //! not the object database has it already: what exists there may be gone a moment later (storage W).
 
 use super::{
-    Store,
     commit::{self, Stamp},
     error::StoreError,
-    journal::{Batch, Edit, NewEntry, Place, Snapshot, Written},
-    names::{evidence_ref, journal_ref},
+    group::Sight,
+    journal::{Batch, Edit, NewEntry, Place, Tip, Written},
+    names::{evidence_ref, journal_dir, journal_ref},
     object::{Kind, Object},
     tree::{self, Change, Mode},
-    wal_frame::{Frame, Move, Step},
 };
-use crate::domain::{ids::WriterId, oid::Oid};
-use std::collections::{HashMap, HashSet};
+use crate::{
+    domain::{ids::WriterId, oid::Oid},
+    limits,
+};
+use std::collections::HashMap;
 
-/// A batch as objects.
+/// A batch as objects, made on the tip of its group.
 pub(super) struct Built {
-    pub(super) frame: Frame,
+    pub(super) objects: Vec<Object>,
     pub(super) written: Vec<Written>,
+    /// The last entry once this batch is in.
+    pub(super) tip: Option<Tip>,
+    /// End of the evidence chain before the group and after this batch, when it or one before it pins.
+    pub(super) evidence: Option<(Option<Oid>, Oid)>,
 }
 
-impl Store {
-    /// Builds every object of the batch in memory.
-    pub(super) fn build(
-        &self,
-        who: &Stamp,
-        writer: &WriterId,
-        snapshot: &Snapshot<'_>,
-        batch: Batch,
-    ) -> Result<Built, StoreError> {
-        let mut made = Made { store: self, who, objects: Vec::new(), trees: HashMap::new() };
-        let name = journal_ref(writer, snapshot.segment);
-        self.require_place(&name, snapshot, &batch)?;
-        // Evidence first: git never sees an event without its pin.
-        let evidence = evidence_ref(writer, snapshot.segment);
-        let mut moves = Vec::from_iter(made.pins(evidence, &batch.pins)?);
-        let old = match snapshot.place {
-            Place::Within => snapshot.tip.as_ref().map(|t| t.id),
-            Place::First | Place::Continues { .. } => None,
-        };
-        let (mut tip, mut root) = (old, snapshot.tip.as_ref().map(|t| t.tree));
-        let mut written = Vec::new();
-        for (seq, entry) in (snapshot.next_seq..).zip(batch.entries) {
-            let (id, tree) = made.entry(seq, tip, root, entry)?;
-            (tip, root) = (Some(id), Some(tree));
-            written.push(Written { seq, id });
-        }
-        let seq = written.last().map_or(snapshot.next_seq - 1, |w| w.seq);
-        moves.extend(tip.map(|new| Move { name, old, new }));
-        let entries = u32::try_from(written.len()).unwrap_or(u32::MAX);
-        let mut seen = HashSet::new();
-        let objects = made.objects.into_iter().filter(|o| seen.insert(o.id)).collect();
-        Ok(Built { frame: Frame { step: Step { seq, entries, moves }, objects }, written })
+/// Builds every object of the batch in memory.
+pub(super) fn build(
+    sight: Sight<'_>,
+    who: &Stamp,
+    writer: &WriterId,
+    batch: Batch,
+) -> Result<Built, StoreError> {
+    require_size(&batch)?;
+    let mut made = Made { sight, who, objects: Vec::new(), trees: HashMap::new() };
+    let segment = sight.group.segment;
+    let name = journal_ref(writer, segment);
+    require_place(sight, &name, &batch)?;
+    let evidence = made.pins(&evidence_ref(writer, segment), &batch.pins)?;
+    let (mut parent, mut root) = (sight.group.parent(), sight.group.tip.as_ref().map(|t| t.tree));
+    let mut tip = sight.group.tip.clone();
+    let mut written = Vec::new();
+    for (seq, entry) in (sight.group.next_seq()..).zip(batch.entries) {
+        let (id, tree) = made.entry(seq, parent, root, entry)?;
+        (parent, root) = (Some(id), Some(tree));
+        let (writer, dir) = (writer.clone(), journal_dir(writer));
+        tip = Some(Tip { writer, dir, segment, seq, id, tree });
+        written.push(Written { seq, id });
     }
+    Ok(Built { objects: made.objects, written, tip, evidence })
 }
 
-impl Store {
-    /// A segment begins where nothing is yet, its first entry says what it continues and no other does; no batch
-    /// is longer than a segment, or a number would be skipped.
-    fn require_place(
-        &self,
-        name: &str,
-        snapshot: &Snapshot<'_>,
-        batch: &Batch,
-    ) -> Result<(), StoreError> {
-        let refuse = |reason: String| Err(StoreError::BadEntry { reason });
-        let entries = u64::try_from(batch.entries.len()).unwrap_or(u64::MAX);
-        if entries > self.segment_events {
-            return refuse(format!("{entries} at once, a segment has {}", self.segment_events));
-        }
-        let expected = match snapshot.place {
-            Place::Continues { last, .. } => {
-                if let Some(actual) = self.refs.read_sound(name)? {
-                    let name = name.to_owned();
-                    return Err(StoreError::Diverged { name, actual, ours: last });
-                }
-                Some(last)
+/// Refuses what no frame holds before any time is spent on it: others wait.
+fn require_size(batch: &Batch) -> Result<(), StoreError> {
+    let of_edit = |edit: &Edit| match edit {
+        Edit::Put { data, .. } => data.len() as u64,
+        Edit::Remove { .. } => 0,
+    };
+    let of_entry = |e: &NewEntry| e.message.len() as u64 + e.edits.iter().map(of_edit).sum::<u64>();
+    let (actual, limit) = (batch.entries.iter().map(of_entry).sum(), limits::WAL_FRAME_BYTES);
+    if actual > limit {
+        return Err(StoreError::TooLarge { what: "frame", actual, limit });
+    }
+    Ok(())
+}
+
+/// A segment begins where nothing is yet, its first entry says what it continues and no other does; no batch
+/// is longer than a segment, or a number would be skipped.
+fn require_place(sight: Sight<'_>, name: &str, batch: &Batch) -> Result<(), StoreError> {
+    let refuse = |reason: String| Err(StoreError::BadEntry { reason });
+    let entries = u64::try_from(batch.entries.len()).unwrap_or(u64::MAX);
+    if entries > sight.store.segment_events {
+        return refuse(format!("{entries} at once, a segment has {}", sight.store.segment_events));
+    }
+    let expected = match sight.group.place {
+        Place::Continues { last, .. } => {
+            if let Some(actual) = sight.store.refs.read_sound(name)? {
+                let name = name.to_owned();
+                return Err(StoreError::Diverged { name, actual, ours: last });
             }
-            Place::First | Place::Within => None,
-        };
-        let mut said = batch.entries.iter().map(|e| commit::continues_in(&e.message));
-        if said.next().flatten() != expected || said.any(|c| c.is_some()) {
-            return refuse("its Continues trailer is not that of its place".to_owned());
+            Some(last)
         }
-        Ok(())
+        Place::First | Place::Within => None,
+    };
+    let mut said = batch.entries.iter().map(|e| commit::continues_in(&e.message));
+    if said.next().flatten() != expected || said.any(|c| c.is_some()) {
+        return refuse("its Continues trailer is not that of its place".to_owned());
     }
+    Ok(())
 }
 
 /// Objects of a batch while it is built.
 struct Made<'a> {
-    store: &'a Store,
+    sight: Sight<'a>,
     who: &'a Stamp,
     objects: Vec<Object>,
     trees: HashMap<Oid, Vec<u8>>,
@@ -123,7 +127,7 @@ impl Made<'_> {
         for edit in entry.edits {
             let (path, to) = match edit {
                 Edit::Put { path, data } => {
-                    let blob = Object::new(self.store.hash, Kind::Blob, data)?;
+                    let blob = Object::new(self.sight.store.hash, Kind::Blob, data)?;
                     (path, Some((Mode::File, self.keep(blob))))
                 }
                 Edit::Remove { path } => (path, None),
@@ -137,12 +141,12 @@ impl Made<'_> {
     }
 
     fn edited(&mut self, root: Option<Oid>, changes: &[Change]) -> Result<Oid, StoreError> {
-        let (store, trees) = (self.store, &self.trees);
+        let (sight, trees) = (self.sight, &self.trees);
         let mut load = |id: &Oid| match trees.get(id) {
             Some(data) => Ok(data.clone()),
-            None => store.require(id, Kind::Tree),
+            None => sight.require(id, Kind::Tree),
         };
-        let (id, made) = tree::edit(store.hash, root, changes, &mut load)?;
+        let (id, made) = tree::edit(sight.store.hash, root, changes, &mut load)?;
         for object in made {
             self.trees.insert(object.id, object.data.clone());
             self.objects.push(object);
@@ -150,25 +154,29 @@ impl Made<'_> {
         Ok(id)
     }
 
-    /// One commit per pin; none when there is nothing to pin.
-    fn pins(&mut self, name: String, pins: &[Oid]) -> Result<Option<Move>, StoreError> {
-        if pins.is_empty() {
-            return Ok(None);
-        }
-        let old = self.store.own_value(&name)?;
-        let empty = Object::new(self.store.hash, Kind::Tree, Vec::new())?;
+    /// One commit per pin on the chain as the group has it; none when nobody pinned anything.
+    fn pins(&mut self, name: &str, pins: &[Oid]) -> Result<Option<(Option<Oid>, Oid)>, StoreError> {
+        let Some(first) = pins.first() else { return Ok(self.sight.group.evidence) };
+        let (old, mut last) = match self.sight.group.evidence {
+            Some((old, last)) => (old, Some(last)),
+            None => {
+                let old = self.sight.store.own_value(name)?;
+                (old, old)
+            }
+        };
+        let empty = Object::new(self.sight.store.hash, Kind::Tree, Vec::new())?;
         let tree = empty.id;
         if old.is_none() {
             self.objects.push(empty);
         }
-        let mut last = old;
+        let mut new = *first;
         for pin in pins {
-            self.store.require(pin, Kind::Commit)?;
+            self.sight.require(pin, Kind::Commit)?;
             let parents: Vec<Oid> = last.into_iter().chain([*pin]).collect();
             let message = format!("pin {pin}\n");
-            let commit = commit::encode(&tree, &parents, self.who, message.as_bytes())?;
-            last = Some(self.keep(commit));
+            new = self.keep(commit::encode(&tree, &parents, self.who, message.as_bytes())?);
+            last = Some(new);
         }
-        Ok(last.map(|new| Move { name, old, new }))
+        Ok(Some((old, new)))
     }
 }

@@ -11,7 +11,7 @@ use super::{
     },
     *,
 };
-use crate::{code::Code, domain::time::Timestamp};
+use crate::{code::Code, domain::time::Timestamp, sys::files};
 use std::{
     path::Path,
     thread,
@@ -289,7 +289,8 @@ fn a_kill_at_any_step_of_a_merge_loses_nothing() {
 /// Damages the log in each way; readers must do, writers be refused, and repair lose nothing.
 #[test]
 fn a_damaged_log_stops_writers_not_readers_and_can_be_put_aside() {
-    let damages: [(&str, fn(&Path)); 4] = [
+    type Damage = fn(&Path);
+    let damages: [(&str, Damage); 4] = [
         ("empty", |wal| std::fs::write(wal, "").unwrap()),
         ("zeros", |wal| std::fs::write(wal, vec![0; 1 << 20]).unwrap()),
         ("garbage", |wal| std::fs::write(wal, b"not a log\n".repeat(2000)).unwrap()),

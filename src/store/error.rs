@@ -6,7 +6,7 @@ use crate::{
     domain::oid::Oid,
     sys::{files::FileError, lock::LockError},
 };
-use std::path::PathBuf;
+use std::{path::PathBuf, sync::Arc};
 
 /// The store could not do what was asked.
 #[derive(Debug, thiserror::Error)]
@@ -161,6 +161,15 @@ pub enum StoreError {
     /// A state or notes tree could not be edited.
     #[error("cannot edit tree: {0}")]
     Tree(String),
+    /// The thread decides about an append and asked for the journal lock, which it has.
+    #[error("this thread decides about an append and cannot take the journal lock again")]
+    Deciding,
+    /// What others appended together with this failed, and nothing of it is there.
+    #[error(transparent)]
+    OfGroup(Arc<Self>),
+    /// The thread that wrote the entries for this one ended before it said what came of them.
+    #[error("whether the entries were recorded is not known: the thread that wrote them died")]
+    Unanswered,
     /// A test stopped the protocol here.
     #[cfg(test)]
     #[error("stopped by a test")]
@@ -188,7 +197,8 @@ impl StoreError {
             Self::SegmentDropped { .. } => Code::SegmentDropped,
             Self::TooLarge { .. } => Code::TooMany,
             Self::NotesContended { .. } => Code::NotesContended,
-            Self::BadEntry { .. } => Code::Internal,
+            Self::OfGroup(e) => e.code(),
+            Self::BadEntry { .. } | Self::Deciding | Self::Unanswered => Code::Internal,
             Self::Hash(_)
             | Self::Missing { .. }
             | Self::Unreadable { .. }

@@ -3,18 +3,19 @@
 //! Contract of [`Store::append`] (storage A): lock, recover, show the caller the tip, build all objects in
 //! memory, one frame and one `fdatasync`, from then on the entries **are** there; writing loose objects and
 //! moving refs makes git see them and may lag behind, which is no error or a retry would write them twice.
+//! Threads that ask meanwhile share the lock, the frame and the `fdatasync` (`group`).
 
 use super::{
     Store,
-    building::Built,
+    building::{self, Built},
     checkpoint::Sealing,
-    commit::{self, Stamp},
+    commit::{self, Entry, Stamp},
     error::StoreError,
+    group::{self, Deciding, Group, Sight},
     names::{Segment, evidence_ref},
     recovery::{Depth, Recovered},
     wal::{Look, Wal},
     wal_frame::{Frame, Head},
-    writer,
 };
 use crate::{
     code::Code,
@@ -26,7 +27,11 @@ use crate::{
     },
     wire::message::FORMAT,
 };
-use std::collections::BTreeMap;
+use std::{
+    any::Any,
+    collections::BTreeMap,
+    panic::{AssertUnwindSafe, catch_unwind, resume_unwind},
+};
 
 /// The end of a journal.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -86,13 +91,11 @@ pub struct Snapshot<'a> {
     pub tip: Option<Tip>,
     /// Number the next entry gets.
     pub next_seq: u64,
-    /// The segment it goes to.
-    pub(super) segment: Segment,
-    /// Whether it is the first there, and of what.
+    /// Whether that one is the first of its segment, and of what.
     pub place: Place,
     /// What recoveries did that no entry tells of yet. Appending counts as having told.
     pub recovered: Option<Recovered>,
-    store: &'a Store,
+    sight: Sight<'a>,
 }
 
 /// Where the next entry goes.
@@ -112,12 +115,21 @@ pub enum Place {
 }
 
 impl Snapshot<'_> {
+    /// The last entry of our own journal as it was written; none before the first. Ask here and not the store:
+    /// it may not be on disk yet.
+    ///
+    /// # Errors
+    /// It cannot be read.
+    pub fn last_entry(&self) -> Result<Option<Entry>, StoreError> {
+        self.tip.as_ref().map(|tip| commit::entry(&self.sight.object(&tip.id)?)).transpose()
+    }
+
     /// As [`Store::document`], of our own state.
     ///
     /// # Errors
     /// The state cannot be read.
     pub fn document(&self, path: &str) -> Result<Option<Vec<u8>>, StoreError> {
-        self.tip.as_ref().map_or(Ok(None), |tip| self.store.document(&tip.tree, path))
+        self.tip.as_ref().map_or(Ok(None), |tip| self.sight.document(&tip.tree, path))
     }
 
     /// As [`Store::documents`], of our own state.
@@ -125,7 +137,7 @@ impl Snapshot<'_> {
     /// # Errors
     /// The state cannot be read.
     pub fn documents(&self, dir: &str) -> Result<Vec<(String, Vec<u8>)>, StoreError> {
-        self.tip.as_ref().map_or(Ok(Vec::new()), |tip| self.store.documents(&tip.tree, dir))
+        self.tip.as_ref().map_or(Ok(Vec::new()), |tip| self.sight.documents(&tip.tree, dir))
     }
 }
 
@@ -179,54 +191,89 @@ impl<E> AppendError<E> {
     }
 }
 
+/// What a member of a group made of its turn.
+enum Decided<E> {
+    Entries(Box<Built>),
+    Nothing,
+    Against(AppendError<E>),
+    Panicked(Box<dyn Any + Send>),
+}
+
 impl Store {
     /// Appends what `decide` makes of the present state; nobody else appends in between. When `decide`
     /// refuses or gives no entries, nothing is written. `who` is author and committer.
     ///
+    /// Threads that ask at the same time become durable together. `decide` runs on the calling thread and sees
+    /// the state after everything before it, which may be in memory only: it reads through its [`Snapshot`].
+    /// It may read other things of the store, and takes no journal lock: appending or pinning from inside is
+    /// refused.
+    ///
     /// # Errors
-    /// Then nothing was appended.
+    /// Then nothing was appended, but for [`StoreError::Unanswered`], which says that this is not known.
     pub fn append<E>(
         &self,
         who: &Stamp,
         decide: impl FnOnce(&Snapshot<'_>) -> Result<Batch, E>,
     ) -> Result<Appended, AppendError<E>> {
-        let lock = self.lock()?;
-        let due = self.recover(&lock, Depth::Due, limits::REF_LOCK_WAIT_MS)?;
-        writer::settle(self, &lock)?;
-        let tip = self.readable_tip(&lock)?;
-        self.require_known_format(tip.as_ref())?;
-        let (segment, place) = self.next_place(tip.as_ref())?;
-        let snapshot = Snapshot {
-            next_seq: tip.as_ref().map_or(1, |t| t.seq + 1),
-            segment,
-            place,
-            tip,
-            recovered: self.unrecorded()?,
-            store: self,
+        let (turn, mut group) = self.group_in_turn()?;
+        let said = match self.decided(&mut group, who, decide) {
+            Decided::Entries(built) => {
+                group = self.with_room_for(group, &built)?;
+                Ok(group.add(built))
+            }
+            Decided::Nothing => Ok(Vec::new()),
+            Decided::Against(e) => Err(e),
+            Decided::Panicked(cause) => {
+                // The members are answered; packing is the next one's, too.
+                let _ = self.pass_on(turn, group);
+                resume_unwind(cause)
+            }
         };
-        let batch = decide(&snapshot).map_err(AppendError::Decide)?;
-        if batch.entries.is_empty() {
-            let written = Vec::new();
-            let git_view = due.pending.map_or(GitView::Shown, GitView::Pending);
-            return Ok(Appended { written, git_view, checkpoint_failed: None });
+        // Whatever was decided upon entries of the group holds only once they are there.
+        let told = (!group.is_empty()).then(|| group.subscribe());
+        let unchanged = group.unchanged();
+        let packed = self.pass_on(turn, group);
+        let git_view = match told {
+            Some(told) => group::heard(&told)?,
+            None => unchanged,
+        };
+        let checkpoint_failed = packed.err().map(|e| e.to_string());
+        said.map(|written| Appended { written, git_view, checkpoint_failed })
+    }
+
+    fn decided<E>(
+        &self,
+        group: &mut Group,
+        who: &Stamp,
+        decide: impl FnOnce(&Snapshot<'_>) -> Result<Batch, E>,
+    ) -> Decided<E> {
+        let batch = {
+            let sight = Sight { store: self, group };
+            let (tip, recovered) = (group.tip.clone(), group.recovered.clone());
+            let (next_seq, place) = (group.next_seq(), group.place);
+            let snapshot = Snapshot { tip, place, next_seq, recovered, sight };
+            let _deciding = Deciding::about(&self.agent);
+            catch_unwind(AssertUnwindSafe(|| decide(&snapshot)))
+        };
+        match batch {
+            Ok(Ok(batch)) if batch.entries.is_empty() => Decided::Nothing,
+            Ok(Ok(batch)) => self
+                .writer_of(group)
+                .and_then(|writer| {
+                    building::build(Sight { store: self, group }, who, &writer, batch)
+                })
+                .map_or_else(
+                    |e| Decided::Against(e.into()),
+                    |built| Decided::Entries(Box::new(built)),
+                ),
+            Ok(Err(e)) => Decided::Against(AppendError::Decide(e)),
+            Err(cause) => Decided::Panicked(cause),
         }
-        let writer = writer::require(self, &lock)?;
-        self.ensure_wal(&writer, snapshot.tip.as_ref())?;
-        let built = self.build(who, &writer, &snapshot, batch)?;
-        super::failpoint::reached("before the frame")?;
-        self.push(&built.frame)?;
-        self.note_positions(&writer, &built.written);
-        let (mut appended, sealing) = self.after_the_frame(&lock, built, due.pending.is_some());
-        drop(lock);
-        // From here on nothing is an error any more, packing least of all.
-        let packed = sealing.and_then(|sealing| self.pack_after(sealing));
-        appended.checkpoint_failed = packed.err().map(|e| e.to_string());
-        Ok(appended)
     }
 
     /// Refuses to continue a journal of a format that is not ours. Asked where there is no log yet: one of our
     /// own making means that we wrote the journal, too.
-    fn require_known_format(&self, tip: Option<&Tip>) -> Result<(), StoreError> {
+    pub(super) fn require_known_format(&self, tip: Option<&Tip>) -> Result<(), StoreError> {
         let Some(tip) = tip else { return Ok(()) };
         if self.with_wal(|wal| Ok(wal.is_some()))? {
             return Ok(());
@@ -243,7 +290,7 @@ impl Store {
     }
 
     /// The tip with its entry and tree readable; an unreadable one calls for the full recovery.
-    fn readable_tip(&self, lock: &KernelLock) -> Result<Option<Tip>, StoreError> {
+    pub(super) fn readable_tip(&self, lock: &KernelLock) -> Result<Option<Tip>, StoreError> {
         let read = || {
             let tip = self.own_tip()?;
             tip.as_ref().map(|t| self.tree(&t.tree)).transpose()?;
@@ -268,19 +315,18 @@ impl Store {
         })
     }
 
-    /// Shows what is recorded, and seals the log where that is due.
-    fn after_the_frame(
+    /// Shows what is recorded, and seals the log where that is due. From here on nothing is an error any more.
+    pub(super) fn after_the_frame(
         &self,
         lock: &KernelLock,
-        built: Built,
+        frame: &Frame,
         locked: bool,
-    ) -> (Appended, Result<Sealing, StoreError>) {
+    ) -> (GitView, Result<Sealing, StoreError>) {
         let wait_ms = if locked { 0 } else { limits::REF_LOCK_WAIT_MS };
-        let (git_view, sealing) = match self.show(&built.frame, wait_ms) {
+        match self.show(frame, wait_ms) {
             Ok(()) => (GitView::Shown, self.seal_if_due(lock, Look::InTurn)),
             Err(e) => (GitView::Pending(e.to_string()), Ok(Sealing::NotDue)),
-        };
-        (Appended { written: built.written, git_view, checkpoint_failed: None }, sealing)
+        }
     }
 
     /// Lets git see a frame.
@@ -298,7 +344,11 @@ impl Store {
     }
 
     /// Makes the log where there is none, starting at what our refs hold.
-    fn ensure_wal(&self, writer: &WriterId, tip: Option<&Tip>) -> Result<(), StoreError> {
+    pub(super) fn ensure_wal(
+        &self,
+        writer: &WriterId,
+        tip: Option<&Tip>,
+    ) -> Result<(), StoreError> {
         self.refs.ensure_packed()?;
         if self.with_wal(|wal| Ok(wal.is_some()))? {
             return Ok(());

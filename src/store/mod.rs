@@ -20,10 +20,13 @@ pub mod error;
 mod failpoint;
 pub mod filters;
 pub mod git;
+mod group;
 pub mod identity;
 pub mod journal;
 pub mod landing;
+mod line;
 pub mod location;
+mod locking;
 mod loose;
 mod merging;
 mod midx;
@@ -47,6 +50,7 @@ pub mod revision;
 mod seek;
 pub mod segments;
 pub mod settings;
+mod state;
 #[cfg(test)]
 mod sweep;
 #[cfg(test)]
@@ -78,8 +82,10 @@ use crate::{
         oid::{HashKind, Oid},
     },
     limits,
-    sys::{env::Env, files, lock::KernelLock},
+    sys::env::Env,
 };
+use group::Group;
+use line::Line;
 use object::{Kind, Object};
 use std::{
     path::PathBuf,
@@ -102,6 +108,7 @@ pub struct Store {
     wal: Mutex<Option<Wal>>,
     /// Events of one segment: [`limits::SEGMENT_EVENTS`] but in tests.
     segment_events: u64,
+    line: Line<Group>,
 }
 
 /// Sentences for a person, each to be said once.
@@ -147,6 +154,7 @@ impl Store {
             wal_paths: WalPaths::new(&agent),
             wal: Mutex::new(None),
             segment_events: limits::SEGMENT_EVENTS,
+            line: Line::new(),
             location,
             agent,
         };
@@ -231,12 +239,7 @@ impl Store {
     }
 
     fn require(&self, id: &Oid, kind: Kind) -> Result<Vec<u8>, StoreError> {
-        let object = self.object(id)?;
-        if object.kind == kind {
-            return Ok(object.data);
-        }
-        let reason = format!("it is a {}", object.kind.name());
-        Err(StoreError::WrongObject { id: *id, expected: kind.name(), reason })
+        of_kind(self.object(id)?, kind)
     }
 
     /// The value of a ref by its full name, symbolic refs followed; `worktrees/<id>/HEAD` works, too.
@@ -304,12 +307,6 @@ impl Store {
         objects.iter().try_for_each(|object| self.loose.write_for_ref(object))
     }
 
-    /// Takes the journal lock; makes our directory where it is missing.
-    fn lock(&self) -> Result<KernelLock, StoreError> {
-        files::make_dirs(&self.agent.join("tmp"))?;
-        Ok(KernelLock::acquire(&self.agent.join("lock"), limits::JOURNAL_LOCK_WAIT_MS)?)
-    }
-
     /// Why the write-ahead log cannot be used; none when it can, or when there is none. Beside a damaged log readers
     /// go by what the refs show, which may be less than what was recorded.
     ///
@@ -349,4 +346,12 @@ impl Store {
             other => other,
         }
     }
+}
+
+fn of_kind(object: Object, kind: Kind) -> Result<Vec<u8>, StoreError> {
+    if object.kind == kind {
+        return Ok(object.data);
+    }
+    let reason = format!("it is a {}", object.kind.name());
+    Err(StoreError::WrongObject { id: object.id, expected: kind.name(), reason })
 }

@@ -9,8 +9,7 @@ use super::{
     error::StoreError,
     journal::Tip,
     names::{JOURNALS, REMOTES, Segment, chain_parts, journal_parts, journal_ref},
-    object::Kind,
-    tree::{self, Mode},
+    state, tree,
 };
 use crate::domain::{ids::WriterId, oid::Oid};
 use std::collections::BTreeMap;
@@ -148,10 +147,7 @@ impl Store {
     /// # Errors
     /// A tree cannot be read, or the path leads to something else than a file.
     pub fn document(&self, tree: &Oid, path: &str) -> Result<Option<Vec<u8>>, StoreError> {
-        match self.at_path(tree, path)? {
-            Some((_, id)) => self.require(&id, Kind::Blob).map(Some),
-            None => Ok(None),
-        }
+        state::document(&|id, kind| self.require(id, kind), tree, path)
     }
 
     /// All documents below a directory of a state tree (`""` = all), in path order.
@@ -159,60 +155,11 @@ impl Store {
     /// # Errors
     /// A tree or document cannot be read.
     pub fn documents(&self, tree: &Oid, dir: &str) -> Result<Vec<(String, Vec<u8>)>, StoreError> {
-        let dir = dir.trim_end_matches('/');
-        let mut found = Vec::new();
-        let (root, above) = if dir.is_empty() {
-            (*tree, String::new())
-        } else {
-            match self.at_path(tree, dir)? {
-                Some((Mode::Tree, id)) => (id, format!("{dir}/")),
-                Some(_) | None => return Ok(found),
-            }
-        };
-        self.collect(&root, &above, &mut found)?;
-        found.sort();
-        Ok(found)
-    }
-
-    fn collect(
-        &self,
-        tree: &Oid,
-        above: &str,
-        into: &mut Vec<(String, Vec<u8>)>,
-    ) -> Result<(), StoreError> {
-        for entry in self.tree(tree)? {
-            let path = format!("{above}{}", String::from_utf8_lossy(&entry.name));
-            if entry.mode == Mode::Tree {
-                self.collect(&entry.id, &format!("{path}/"), into)?;
-            } else {
-                into.push((path, self.require(&entry.id, Kind::Blob)?));
-            }
-        }
-        Ok(())
-    }
-
-    fn at_path(&self, tree: &Oid, path: &str) -> Result<Option<(Mode, Oid)>, StoreError> {
-        let mut at = (Mode::Tree, *tree);
-        for name in path.split('/') {
-            if at.0 != Mode::Tree {
-                return Ok(None);
-            }
-            let entries = self.tree(&at.1)?;
-            match entries.into_iter().find(|e| e.name == name.as_bytes()) {
-                Some(entry) => at = (entry.mode, entry.id),
-                None => return Ok(None),
-            }
-        }
-        Ok(Some(at))
+        state::documents(&|id, kind| self.require(id, kind), tree, dir)
     }
 
     /// Reads a tree.
     pub(super) fn tree(&self, id: &Oid) -> Result<Vec<tree::Entry>, StoreError> {
-        let data = self.require(id, Kind::Tree)?;
-        tree::parse(self.hash, &data).map_err(|e| StoreError::WrongObject {
-            id: *id,
-            expected: "tree",
-            reason: e.to_string(),
-        })
+        state::entries(&|id, kind| self.require(id, kind), id)
     }
 }

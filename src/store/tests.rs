@@ -1,9 +1,11 @@
 //! The store against plain git: what we write it reads, what it does to us we survive.
 
+mod groups;
+
 use super::{
     checkpoint::Sealing, failpoint::tests as failpoint, names::AGENT_DIR, testlab::TestRepo, *,
 };
-use crate::{code::Code, domain::time::Timestamp, store::object};
+use crate::{code::Code, domain::time::Timestamp, store::object, sys::files};
 use std::{
     collections::BTreeSet,
     sync::atomic::{AtomicBool, Ordering},

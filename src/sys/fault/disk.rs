@@ -371,9 +371,9 @@ mod tests {
     fn a_rename_is_done_in_both_directories_or_in_none() {
         let moved = |synced: Option<&'static str>| {
             move |dir: &Path| {
-                ["a", "b"].map(|name| files::make_dirs(&dir.join(name)).unwrap());
+                ["a", "b"].iter().for_each(|name| files::make_dirs(&dir.join(name)).unwrap());
                 files::write_new(&dir.join("a/f"), b"1", 0o644, Durable::Yes).unwrap();
-                ["a", "b", ""].map(|name| files::sync_dir(&dir.join(name)).unwrap());
+                ["a", "b", ""].iter().for_each(|name| files::sync_dir(&dir.join(name)).unwrap());
                 files::rename(&dir.join("a/f"), &dir.join("b/f")).unwrap();
                 if let Some(name) = synced {
                     files::sync_dir(&dir.join(name)).unwrap();
