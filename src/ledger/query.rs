@@ -589,3 +589,6 @@ fn entity_of(id: &str) -> Option<Entity> {
 fn file_name(path: &str) -> &str {
     path.rsplit('/').next().unwrap_or(path)
 }
+
+#[cfg(test)]
+mod tests;

@@ -12,6 +12,9 @@ use std::{
     thread,
 };
 
+mod seek;
+mod segments;
+
 pub(super) fn who() -> Stamp {
     let (name, email) = ("Ada Tester".to_owned(), "ada@example.invalid".to_owned());
     Stamp { name, email, at: Timestamp::from_ms(1_700_000_000_000) }

@@ -1,0 +1,137 @@
+//! Cursors, pages and stories over segments of eight events.
+
+use super::*;
+use crate::{
+    domain::{
+        event::{Body, Event, Recorded, TurnStarted},
+        input::{Input, Report},
+    },
+    engine::ENGINE,
+    ledger::lab::Lab,
+    store::{Batch, NewEntry, Place},
+    wire::message::Beside,
+};
+
+const HOUR_MS: i64 = 3600 * 1000;
+const NOON_MS: i64 = 1_700_000_000_000;
+
+fn small(lab: &Lab) -> Ledger {
+    let Ledger { store, env, actor } = lab.ledger();
+    Ledger { store: store.with_segments_of(8), env, actor }
+}
+
+/// Appends an event of this time, whatever the clock says.
+fn at(ledger: &Ledger, ms: i64) {
+    let stamp = ledger.stamp().unwrap();
+    let session: SessionId = "ses_01arz3ndektsv4rrffq69g5fav".parse().unwrap();
+    let append = |s: &crate::store::Snapshot<'_>| {
+        let subject = Entity::Session(session.clone());
+        let body = Body::TurnStarted(TurnStarted { turn: s.next_seq, key: None });
+        let recorded = Recorded {
+            seq: s.next_seq,
+            at: Timestamp::from_ms(ms),
+            actor: "cli".into(),
+            prev: (s.next_seq > 1).then(|| s.next_seq - 1),
+            engine: ENGINE,
+            event: Event { subject, sessions: vec![session.clone()], body },
+        };
+        let (repo, continues) = match s.place {
+            Place::First => (Some("abc"), None),
+            Place::Continues { last, .. } => (Some("abc"), Some(last)),
+            Place::Within => (None, None),
+        };
+        let beside = Beside { repo, continues, mended: None };
+        let message = message::encode(&recorded, beside).unwrap();
+        Ok::<_, ()>(Batch { entries: vec![NewEntry { message, edits: vec![] }], pins: vec![] })
+    };
+    ledger.store.append(&stamp, append).unwrap();
+}
+
+fn position(ledger: &Ledger, ms: i64) -> u64 {
+    ledger.position(&Since::Time(Timestamp::from_ms(ms))).unwrap()
+}
+
+#[test]
+fn nothing_later_than_a_time_is_left_out_though_the_clock_was_set_back() {
+    let lab = Lab::new();
+    let ledger = small(&lab);
+    // A clock that runs about an hour an event and is set back by up to a day now and then.
+    let mut times = Vec::new();
+    let (mut now, mut seed) = (NOON_MS, 7_u64);
+    for _ in 0..60 {
+        seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        let step = i64::try_from((seed >> 33) % 120).unwrap() * HOUR_MS / 60;
+        let highest = times.iter().copied().max().unwrap_or(now);
+        now = if seed >> 60 == 0 { highest - 23 * HOUR_MS } else { now + step };
+        times.push(now);
+        at(&ledger, now);
+    }
+    assert!(times.windows(2).any(|w| w[1] < w[0]), "the clock is set back");
+    let around = times.iter().flat_map(|t| [t - 1, *t, t + 1]);
+    for asked in around.chain([0, NOON_MS - 100 * HOUR_MS, NOON_MS + 1000 * HOUR_MS]) {
+        let first_later = times.iter().position(|t| *t > asked).unwrap_or(times.len());
+        assert_eq!(position(&ledger, asked), first_later as u64, "since {asked}");
+    }
+}
+
+#[test]
+fn cursors_of_this_journal_are_known_and_others_refused() {
+    let lab = Lab::new();
+    let ledger = small(&lab);
+    assert_eq!(ledger.position(&Since::Seq(0)).unwrap(), 0);
+    (0..20).for_each(|n| at(&ledger, NOON_MS + n));
+    let tip = ledger.tip().unwrap().unwrap();
+    for seq in 1..=20 {
+        let id = ledger.at_seq(seq).unwrap().unwrap().id;
+        assert_eq!(ledger.position(&Since::Commit(id)).unwrap(), seq);
+        let by_writer = Since::WriterSeq(tip.writer.clone(), seq);
+        assert_eq!(ledger.position(&by_writer).unwrap(), seq);
+    }
+    // An entry with a number that this journal has, too, is still not of this journal.
+    let other = Lab::new();
+    let foreign = small(&other);
+    (0..20).for_each(|n| at(&foreign, NOON_MS + 1 + n));
+    let theirs = foreign.at_seq(11).unwrap().unwrap().id;
+    let raw = foreign.store.object(&theirs).unwrap();
+    ledger.store.write_loose(std::slice::from_ref(&raw)).unwrap();
+    for unknown in [
+        Since::Commit(theirs),
+        Since::Commit(lab.repo.oid("HEAD")),
+        Since::Commit(super::super::lab::oid("1")),
+        Since::Seq(21),
+        Since::WriterSeq(tip.writer.clone(), 21),
+        Since::WriterSeq("aaaaaaaaaaaa".parse().unwrap(), 1),
+    ] {
+        let refused = ledger.position(&unknown).unwrap_err();
+        assert_eq!(refused.code(), Code::NoSuchCursor, "{unknown:?}");
+    }
+    let page =
+        ledger.events(&Query { since: Some(Since::Seq(6)), limit: 5, ..Query::default() }).unwrap();
+    let seqs: Vec<u64> = page.events.iter().map(|e| e.message.seq).collect();
+    assert_eq!((seqs, page.more), (vec![7, 8, 9, 10, 11], true));
+    assert_eq!(page.next, page.events.last().map(|e| e.id));
+}
+
+#[test]
+fn the_ledger_begins_segments_for_the_same_repository_and_stories_go_through_them() {
+    let lab = Lab::new();
+    let ledger = small(&lab);
+    let session = lab.session(&ledger);
+    for _ in 0..9 {
+        let report = Report::CommandDone { argv: vec![], code: None };
+        let input = Input::Reported { session: session.clone(), report, key: None };
+        ledger.record(input).unwrap();
+    }
+    let first = ledger.at_seq(1).unwrap().unwrap().message;
+    let ninth = ledger.at_seq(9).unwrap().unwrap().message;
+    assert!(first.repo.is_some() && first.continues.is_none());
+    assert_eq!((&ninth.repo, ninth.format), (&first.repo, first.format));
+    assert_eq!(ninth.continues, Some(ledger.at_seq(8).unwrap().unwrap().id));
+    assert_eq!(ledger.at_seq(10).unwrap().unwrap().message.repo, None);
+    let tip = ledger.tip().unwrap();
+    let told = |seen: Result<Seen, LedgerError>| seen.unwrap().message.seq;
+    let story = ledger.story(tip.as_ref(), &Entity::Session(session)).unwrap();
+    assert_eq!(story.map(told).collect::<Vec<_>>(), (1..=10).rev().collect::<Vec<_>>());
+    let all = ledger.backwards(tip.as_ref()).unwrap();
+    assert_eq!(all.map(told).collect::<Vec<_>>(), (1..=10).rev().collect::<Vec<_>>());
+}
