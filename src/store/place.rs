@@ -82,7 +82,7 @@ impl Homes {
 
     /// What the id means in this git directory. Nothing is written.
     pub(super) fn standing(&self, here: &Path, writer: &WriterId) -> Result<Standing, StoreError> {
-        let noted = self.noted(writer);
+        let noted = self.noted(writer)?;
         let local = Local::load(here)?.filter(|l| l.writer == *writer).and_then(|l| l.path);
         Ok(match noted.or(local) {
             Some(path) if path == here => Standing::Ours,
@@ -93,10 +93,17 @@ impl Homes {
     }
 
     /// Where the id was used last, as far as this user knows.
-    pub(super) fn noted(&self, writer: &WriterId) -> Option<PathBuf> {
-        // A note that cannot be read is none: the path beside the id decides then.
-        let data = files::read_optional(&self.file(writer)?).ok()??;
-        decode(&data).filter(|l| l.writer == *writer)?.path
+    pub(super) fn noted(&self, writer: &WriterId) -> Result<Option<PathBuf>, StoreError> {
+        let Some(file) = self.file(writer) else { return Ok(None) };
+        let data = match files::read_optional(&file) {
+            // A note that is not for us to read is none: the path beside the id decides then.
+            Err(e) if e.is_read_only() => None,
+            // One that cannot be read just now may be there at the next look, and both answers would go into
+            // one journal.
+            read => read?,
+        };
+        let found = data.and_then(|d| decode(&d)).filter(|l| l.writer == *writer);
+        Ok(found.and_then(|l| l.path))
     }
 
     /// Writes down that the id is used here, unless another git directory was quicker.

@@ -50,7 +50,7 @@ fn from_journals(store: &Store) -> Result<Option<WriterId>, StoreError> {
     // Names are sorted, so the segments of one journal stand together.
     writers.dedup();
     for writer in writers {
-        if store.homes.noted(&writer).is_none() {
+        if store.homes.noted(&writer)?.is_none() {
             continue;
         }
         match store.homes.standing(here, &writer)? {
@@ -80,7 +80,7 @@ pub(super) fn require(store: &Store, lock: &KernelLock) -> Result<WriterId, Stor
     let here = &store.location.common_dir;
     if let Some(writer) = find(store)? {
         let known = Local::load(here)?.is_some_and(|l| l.writer == writer);
-        if !known || store.homes.noted(&writer).is_none() {
+        if !known || store.homes.noted(&writer)?.is_none() {
             store.homes.claim(here, &writer)?;
         }
         return Ok(writer);
