@@ -137,6 +137,47 @@ impl TestEnv {
         names[0].to_owned()
     }
 
+    /// Writes the journal anew as another program would have written it: `change` gets each commit, oldest first.
+    /// The log that knows better goes.
+    #[track_caller]
+    pub(crate) fn rewrite_journal(&self, change: impl Fn(usize, String) -> String) {
+        let journal = self.journal();
+        let mut parent: Option<(String, String)> = None;
+        for (at, id) in self.git(&["rev-list", "--reverse", &journal]).lines().enumerate() {
+            let mut raw = self.git(&["cat-file", "commit", id]);
+            if let Some((old, new)) = &parent {
+                raw = raw.replace(&format!("parent {old}\n"), &format!("parent {new}\n"));
+            }
+            parent = Some((id.to_owned(), self.hash_commit(change(at, raw))));
+        }
+        fs::remove_dir_all(self.repo().join(".git/agentproto")).unwrap();
+        self.git(&["update-ref", &journal, &parent.unwrap().1]);
+    }
+
+    fn hash_commit(&self, raw: String) -> String {
+        let hash = self.run("git", &["hash-object", "-t", "commit", "-w", "--stdin"]);
+        hash.stdin(raw + "\n").done().exits(0).out().trim_end().to_owned()
+    }
+
+    /// Lets the last event of the journal begin a second segment, as if the first one were full. The log that knows
+    /// better goes. The refs of both.
+    #[track_caller]
+    pub(crate) fn begin_second_segment(&self) -> (String, String) {
+        let first = self.journal();
+        let repo = self.trailers("Repo").swap_remove(0);
+        let before = self.git(&["rev-parse", &format!("{first}^")]);
+        let raw = self.git(&["cat-file", "commit", &first]);
+        let raw = raw.replacen(&format!("parent {before}\n"), "", 1);
+        let lines = format!("\n\nRepo: {repo}\nFormat: 1\nContinues: {before}\nSeq: ");
+        let raw = raw.replacen("\n\nSeq: ", &lines, 1);
+        let begun = self.hash_commit(raw);
+        fs::remove_dir_all(self.repo().join(".git/agentproto")).unwrap();
+        let second = format!("{}2", first.strip_suffix('1').unwrap());
+        self.git(&["update-ref", &first, &before]);
+        self.git(&["update-ref", &second, &begun]);
+        (first, second)
+    }
+
     /// A trailer of every journal commit, oldest first.
     #[track_caller]
     pub(crate) fn trailers(&self, key: &str) -> Vec<String> {

@@ -9,6 +9,7 @@
 mod cases_ack;
 mod cases_doc;
 mod cases_gate;
+mod cases_journal;
 mod cases_staging;
 mod cases_store;
 mod cli_contract;

@@ -193,6 +193,13 @@ const NOT_THERE: &[Row] = &[
         run(["session", "adopt", "--label", "s", "--cwd", ".", "--base", "nowhere"])
     }),
     row("no-such-cursor", 4, |e| run(["events", "--since", &e.git(&["rev-parse", "HEAD"])])),
+    row("segment-dropped", 4, |e| {
+        e.adopt("s");
+        e.adopt("t");
+        let (first, _) = e.begin_second_segment();
+        e.git(&["update-ref", "-d", &first]);
+        run(["events", "--since", "0"])
+    }),
     row("no-such-entity", 4, |_| run(["status", "nothing"])),
     row("no-such-entity", 4, |_| run(["log", "nothing"])),
     row("ambiguous", 6, |e| {
