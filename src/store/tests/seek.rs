@@ -148,7 +148,8 @@ fn positions_beyond_the_end_are_cut_by_the_next_append() {
     let ids = grow(&store, 20);
     let path = index(&repo, &store);
     let mut bytes = std::fs::read(&path).unwrap();
-    bytes.extend_from_slice(&bytes[HEADER..HEADER + 90].to_vec());
+    let again = bytes[HEADER..HEADER + 90].to_vec();
+    bytes.extend_from_slice(&again);
     std::fs::write(&path, bytes).unwrap();
     let more = grow(&store, 1);
     assert_eq!(more[..20], ids);
