@@ -6,7 +6,7 @@
 //! stores that (decisions 4, 5). A changed rule file acts at once and is shown until `trust`.
 
 use super::{
-    refs::{RefReader, Stored},
+    refs::{RefReader, Stored, is_name},
     repo_id::{RepoIdError, load_repo_id, real_objects},
     settings::{KnownPath, RepoSettings, SettingsError, user_scope},
     worktree_state::{Head, head},
@@ -224,6 +224,10 @@ fn require_tip(repo: &gix::Repository, name: &str) -> Result<Oid, TrustedError> 
 /// # Errors
 /// The ref exists but cannot be read, or is no commit.
 pub fn tip_of(repo: &gix::Repository, name: &str) -> Result<Option<Oid>, TrustedError> {
+    // What is no full name names nothing.
+    if !is_name(name) {
+        return Ok(None);
+    }
     let found = RefReader::of(repo).and_then(|refs| refs.read(name));
     let Some(id) = found.map_err(|e| git_error(name, &e))? else { return Ok(None) };
     let id = gix::ObjectId::try_from(id.as_bytes()).map_err(|e| git_error(name, &e))?;

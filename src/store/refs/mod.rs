@@ -288,6 +288,12 @@ impl Refs {
     }
 }
 
+/// True if a ref can have this full name.
+#[must_use]
+pub fn is_name(name: &str) -> bool {
+    gix::refs::FullName::try_from(name).is_ok()
+}
+
 fn check_name(name: &str) -> Result<(), StoreError> {
     match gix::refs::FullName::try_from(name) {
         Ok(_) => Ok(()),

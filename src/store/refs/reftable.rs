@@ -6,8 +6,8 @@
 //! git's, too: one `tables.list.lock` of a dead process stops every change of every ref, and cannot be told from
 //! one of a living process.
 //!
-//! Reading by ourselves: a `git` for one question costs a hundred times as much, and a command asks ten. A wrong
-//! answer could not move a ref to a wrong place, as git compares under its own lock.
+//! Reading by ourselves (ADR 0008): a `git` for one question costs milliseconds, and a command asks up to ten. A
+//! wrong answer could not move a ref to a wrong place, as git compares under its own lock.
 
 use super::{
     Stored,

@@ -211,6 +211,10 @@ const NOT_PROVOKED_HERE: &[(&str, &str)] = &[
     ("path-has-nul", "an argument cannot hold a NUL; the tests of repository paths judge it"),
     ("protected-setting", "such a value is ignored; the refusal it leads to has its row"),
     ("read-only", "needs a file system mounted read-only"),
+    (
+        "ref-storage-unsupported",
+        "a git of today turns an unknown backend down before it starts us; the tests of the store bring it about",
+    ),
     ("replayed", "this version judges only what it signed itself; the engine's tests judge it"),
     (
         "rule-file-staged",

@@ -214,12 +214,6 @@ const REPOSITORY: &[Row] = &[
         fs::create_dir(e.path("empty")).unwrap();
         run(["status"]).at(e.path("empty"))
     }),
-    row("ref-storage-unsupported", 6, |e| {
-        let repo = other_repo(e, &[]);
-        e.git_in(&repo, &["config", "core.repositoryFormatVersion", "1"]);
-        e.git_in(&repo, &["config", "extensions.refStorage", "cards"]);
-        adopt_here(repo)
-    }),
     row("bare-unsupported", 6, |e| adopt_here(cloned(e, &["--bare"]))),
     row("bare-unsupported", 6, |e| {
         let bare = cloned(e, &["--bare"]);
