@@ -27,6 +27,7 @@ pub mod landing;
 mod line;
 pub mod location;
 mod locking;
+mod log_content;
 mod loose;
 mod merging;
 mod midx;
@@ -73,6 +74,7 @@ pub use journal::{
     AppendError, Appended, Batch, Edit, GitView, NewEntry, Place, Snapshot, Tip, Written,
 };
 pub use location::{Location, OpenError, Worktree, discover};
+pub use log_content::{LogContent, read_log};
 pub use names::{NOTES_ACKS, NOTES_GATES, Segment, evidence_ref, journal_ref};
 pub use recovery::Recovered;
 

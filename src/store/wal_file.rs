@@ -283,6 +283,20 @@ impl LogFile {
             .ok_or_else(|| self.corrupt("a frame does not decode"))
     }
 
+    /// True when every frame is byte for byte what would be written for what it says. What fills up to the next frame
+    /// is never read and does not count.
+    pub(super) fn is_as_written(&self) -> Result<bool, StoreError> {
+        for framed in &self.frames {
+            let frame = self.frame(framed.pos)?;
+            let written = wal_frame::encode(&frame, self.head.hash, self.head.epoch)?;
+            let length = Header::read(&written).map_or(0, |h| HEADER_BYTES + h.length as usize);
+            if self.bytes(framed.pos, length)?.as_deref() != written.get(..length) {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
     /// The ids of the objects in the frame at this place of the row.
     pub(super) fn ids(&self, index: usize) -> Result<&[Oid], StoreError> {
         let Some(framed) = self.frames.get(index) else { return Ok(&[]) };
