@@ -1,4 +1,4 @@
-//! Figures of the first unit: this program and its alternative in one run, printed as ratios.
+//! Figures: this program and its alternative in one run, printed as ratios.
 //!
 //! `cargo bench --bench figures` · `ROUNDS=200` sets how often each side runs. Both sides alternate, so that a
 //! busy moment of the machine hits both. Absolute times are of this machine alone; trust the ratios.
@@ -11,6 +11,12 @@
 
 #[path = "figures/append.rs"]
 mod append;
+#[path = "figures/crowd.rs"]
+mod crowd;
+#[path = "figures/history.rs"]
+mod history;
+#[path = "../tests/torture/scribe.rs"]
+mod scribe;
 
 use std::{
     error::Error,
@@ -54,7 +60,9 @@ fn main() -> Outcome {
         || here("git", &["notes", "append", "-m", "a line", "HEAD"]),
     )?;
     print("session report (durable)", ours, "git notes append (not durable)", theirs);
-    append::rows(rounds)
+    append::rows(rounds)?;
+    crowd::rows()?;
+    history::rows(rounds)
 }
 
 /// Runs both sides in turn and answers their medians.
