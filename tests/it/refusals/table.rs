@@ -53,17 +53,6 @@ fn nested(env: &TestEnv, tracked: bool) {
     }
 }
 
-/// A repository of another kind beside the usual one.
-fn other_repo(env: &TestEnv, options: &[&str]) -> PathBuf {
-    let dir = env.path("other");
-    let args = ["init", "-q"].iter().chain(options).chain(&["other"]).copied().collect::<Vec<_>>();
-    env.run("git", &args).dir(env.path("")).done().exits(0);
-    fs::write(dir.join("a.txt"), "a\n").unwrap();
-    env.git_in(&dir, &["add", "a.txt"]);
-    env.git_in(&dir, &["commit", "-qm", "a"]);
-    dir
-}
-
 fn cloned(env: &TestEnv, options: &[&str]) -> PathBuf {
     let source = format!("file://{}", env.repo().display());
     env.git(&["config", "uploadpack.allowFilter", "true"]);
