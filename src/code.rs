@@ -83,6 +83,8 @@ codes! {
     BareUnsupported "bare-unsupported" REFUSED "run it in a worktree of the repository";
     ShallowUnsupported "shallow-unsupported" REFUSED "fetch the whole history: git fetch --unshallow";
     PartialCloneUnsupported "partial-clone-unsupported" REFUSED "clone without --filter";
+    RepositoryFormatUnsupported "repository-format-unsupported" REFUSED "update git-agentproto: this kind of repository is newer than it";
+    WorktreeNameUnsupported "worktree-name-unsupported" REFUSED "make the worktree again under a name that is UTF-8";
     ObjectDirectoryUnsupported "object-directory-unsupported" REFUSED "unset GIT_OBJECT_DIRECTORY";
     NamespaceUnsupported "namespace-unsupported" REFUSED "unset GIT_NAMESPACE";
     Quarantine "quarantine" REFUSED "write again after the push is through";

@@ -22,7 +22,7 @@ use crate::{
     },
     engine::{ENGINE, State, step},
     store::{
-        Segment, StoreError, Tip,
+        Seen, Segment, StoreError, Tip,
         object::{Kind, Object, hash},
         reading::Unreadable,
         segments::Kept,
@@ -132,6 +132,15 @@ impl Chain {
     /// A policy with its story.
     pub(super) fn policy(&self, id: &PolicyId) -> Option<(&Policy, &Story)> {
         Some((self.state.policies.get(id)?, self.stories.get(id)?))
+    }
+
+    /// A journal that does not hold its own last event was set back.
+    pub(super) fn require_end(&mut self, seen: &Seen) {
+        if self.broken.is_none() {
+            let why =
+                format!("event {} ({}), noted as its last one, is not in it", seen.seq, seen.id);
+            self.broken = Some(Broken { at: self.tip, why });
+        }
     }
 
     /// A journal of another repository is broken here.

@@ -86,6 +86,11 @@ pub fn fsck(ledger: &Ledger) -> Result<FsckReport, VerifyError> {
     let before = staged(ledger, &mut found);
     let healed = match ledger.store().fsck_wal() {
         Ok(healed) => healed,
+        Err(e) if e.code() == Code::ReadOnly => {
+            let what = format!("nothing could be mended: {e}");
+            found.problem(Code::ReadOnly, "the write-ahead log", what);
+            Recovered::default()
+        }
         Err(e @ StoreError::Lock(_)) => return Err(e.into()),
         Err(e) => {
             found.store("the write-ahead log", &e);

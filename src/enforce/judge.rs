@@ -167,6 +167,8 @@ pub(super) struct Bench<'a> {
     signers: Result<SignersInForce, String>,
     /// Policies of sound journals by the commits they name.
     named: HashMap<Oid, Vec<(&'a Chain, PolicyId)>>,
+    /// What was approved, by the tree it leads to.
+    approved: HashMap<Oid, (Oid, PolicyId)>,
     /// The event that consumed a line first.
     consumed: HashMap<&'a str, Oid>,
 }
@@ -179,11 +181,15 @@ impl<'a> Bench<'a> {
     ) -> Self {
         let mut named: HashMap<Oid, Vec<(&Chain, PolicyId)>> = HashMap::new();
         let mut consumed = HashMap::new();
+        let mut approved = HashMap::new();
         for chain in chains.iter().filter(|c| c.broken.is_none()) {
             for (id, policy) in &chain.state.policies {
                 let mut commits: Vec<Oid> =
                     policy.candidate.map(|c| c.commit).into_iter().collect();
                 commits.extend(policy.commit_sha.filter(|c| !commits.contains(c)));
+                if let (Some(candidate), Some(commit)) = (policy.candidate, policy.commit_sha) {
+                    approved.entry(candidate.tree).or_insert((commit, id.clone()));
+                }
                 for commit in commits {
                     named.entry(commit).or_default().push((chain, id.clone()));
                 }
@@ -192,7 +198,7 @@ impl<'a> Bench<'a> {
                 consumed.entry(line).or_insert(event);
             }
         }
-        Self { objects, chains, signers, named, consumed }
+        Self { objects, chains, signers, named, approved, consumed }
     }
 
     /// Judges one commit by the best that any sound journal says of it.
@@ -208,15 +214,25 @@ impl<'a> Bench<'a> {
             return Verified::bare(sha, Outcome::Unknown, why.to_owned());
         }
         match self.chains.iter().find(|c| c.broken.is_some()) {
-            None => {
+            None => self.rewritten(sha).unwrap_or_else(|| {
                 let why = "no journal names it".to_owned();
                 Verified::bare(sha, Outcome::Ungoverned, why)
-            }
+            }),
             Some(chain) => {
                 let why = format!("the journal of {} does not hold together", chain.writer);
                 Verified::bare(sha, Outcome::Unknown, why)
             }
         }
+    }
+
+    /// The same content as a commit that landed, as an amend or rebase leaves it: what was said of that one is found, but
+    /// does not count for this one.
+    fn rewritten(&self, sha: Oid) -> Option<Verified> {
+        let tree = self.objects.commit(&sha).ok()?.tree;
+        let (old, policy) = self.approved.get(&tree)?;
+        let why =
+            format!("no journal names it; {policy} was for {old}, which has the same content");
+        Some(Verified::bare(sha, Outcome::Ungoverned, why))
     }
 
     fn by_policy(&self, sha: Oid, chain: &Chain, id: &PolicyId) -> Verified {

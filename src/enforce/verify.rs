@@ -123,7 +123,14 @@ pub(super) fn read_journals(
         chain
     };
     let unreadable = journals.unreadable.iter().map(Chain::unreadable);
-    Ok(journals.tips.iter().map(read).chain(unreadable).collect())
+    let mut chains: Vec<Chain> = journals.tips.iter().map(read).chain(unreadable).collect();
+    let own = ledger.store().writer()?;
+    if let Some(seen) = ledger.store().lost_end()?
+        && let Some(own) = chains.iter_mut().find(|c| Some(&c.writer) == own.as_ref())
+    {
+        own.require_end(&seen);
+    }
+    Ok(chains)
 }
 
 /// The signers in force now; a sentence when it cannot be told who may sign.

@@ -79,8 +79,10 @@ impl Ledger {
     /// It cannot be opened any more.
     pub fn repo(&self) -> Result<gix::Repository, LedgerError> {
         let location = self.store.location();
-        let git_dir = location.worktree.as_ref().map_or(&location.common_dir, |w| &w.git_dir);
-        Ok(configured::open(&self.env, git_dir)?)
+        match &location.worktree {
+            Some(worktree) => self.repo_in(worktree),
+            None => Ok(configured::open(&self.env, &location.common_dir)?),
+        }
     }
 
     /// The repository seen from one of its worktrees.
@@ -88,7 +90,7 @@ impl Ledger {
     /// # Errors
     /// It cannot be opened any more.
     pub fn repo_in(&self, worktree: &Worktree) -> Result<gix::Repository, LedgerError> {
-        Ok(configured::open(&self.env, &worktree.git_dir)?)
+        Ok(configured::open_worktree(&self.env, worktree)?)
     }
 
     /// The worktree with this id; `None` when it is gone.

@@ -18,6 +18,18 @@ use std::{
     path::{Path, PathBuf},
 };
 
+/// Extensions of repository format 1 that nothing here stumbles over, or that have a refusal of their own.
+const EXTENSIONS: [&str; 8] = [
+    "noop",
+    "noop-v1",
+    "objectformat",
+    "partialclone",
+    "preciousobjects",
+    "refstorage",
+    "relativeworktrees",
+    "worktreeconfig",
+];
+
 /// Configuration of the repository itself: `config`, then `config.worktree` where that is in force.
 pub(super) struct RepoConfig(Vec<gix::config::File>);
 
@@ -52,6 +64,31 @@ impl RepoConfig {
             path: common_dir.join("config"),
             reason: format!("extensions.objectFormat names no hash: '{name}'"),
         })
+    }
+
+    /// What of the repository's format neither git's rules nor this version know, in words.
+    fn unknown_format(&self) -> Option<String> {
+        let version = self.text("core.repositoryFormatVersion").unwrap_or_default();
+        match version.trim() {
+            // An old git ignores extensions there, and so do we but for those the probe asks for by name.
+            "" | "0" => None,
+            "1" => {
+                let mut names = self.extensions().into_iter();
+                names.find(|name| !EXTENSIONS.contains(&name.as_str()))
+            }
+            newer => return Some(format!("repository format '{newer}'")),
+        }
+        .map(|name| format!("the extension '{name}'"))
+    }
+
+    /// Names of all `extensions.*` that are set, in lower case.
+    fn extensions(&self) -> Vec<String> {
+        let sections = self.0.iter().filter_map(|f| f.sections_by_name("extensions")).flatten();
+        let mut names = Vec::new();
+        for section in sections {
+            names.extend(section.value_names().map(|name| name.to_string().to_lowercase()));
+        }
+        names
     }
 
     fn has_promisor(&self) -> bool {
@@ -99,6 +136,9 @@ pub(super) fn probe(location: &Location, env: &Env) -> Result<Probed, OpenError>
     let owner = check_owner(location, env)?;
     let config = RepoConfig::load(&location.common_dir)?;
     let refuse = |what: String, code| Err(OpenError::Unsupported { what, code });
+    if let Some(what) = config.unknown_format() {
+        return refuse(what, Code::RepositoryFormatUnsupported);
+    }
     let refs = RefFormat::named(config.text("extensions.refStorage").as_deref())?;
     if config.text("extensions.partialClone").is_some() || config.has_promisor() {
         return refuse("a partial clone".to_owned(), Code::PartialCloneUnsupported);

@@ -168,6 +168,11 @@ pub(super) fn continues_in(message: &[u8]) -> Option<Oid> {
     trailer_in(message, "Continues: ")?.parse().ok()
 }
 
+/// The repository id in the `Repo` trailer, which stands beside the format.
+pub(super) fn repo_in(message: &[u8]) -> Option<Oid> {
+    trailer_in(message, "Repo: ")?.parse().ok()
+}
+
 fn number_in(message: &[u8], lead: &str) -> Option<u64> {
     trailer_in(message, lead)?.parse().ok()
 }

@@ -3,7 +3,10 @@
 //! [`super::Store`] itself reads objects through an isolated handle that no configuration can change. Here
 //! every scope counts, and who asks for a value says which scopes it trusts.
 
-use super::{StoreError, location::OpenError};
+use super::{
+    StoreError,
+    location::{OpenError, Worktree},
+};
 use crate::sys::env::Env;
 use gix::{open::Permissions, sec::Permission};
 use std::path::Path;
@@ -11,6 +14,22 @@ use std::path::Path;
 /// Variables that would turn a handle to another index or worktree than the one it was opened for
 /// (decisions 33: an index from outside is ignored).
 const REDIRECTING: [&str; 3] = ["GIT_INDEX_FILE", "GIT_WORK_TREE", "GIT_DIR"];
+
+/// Opens a worktree at the top this program found for it: the library does not know the directory of a separate
+/// git directory, nor one that the environment named.
+///
+/// # Errors
+/// As [`open`]; or its top is gone.
+pub fn open_worktree(env: &Env, worktree: &Worktree) -> Result<gix::Repository, StoreError> {
+    let mut repo = open(env, &worktree.git_dir)?;
+    if repo.workdir() != Some(worktree.top.as_path()) {
+        repo.set_workdir(worktree.top.clone()).map_err(|e| OpenError::Malformed {
+            path: worktree.top.clone(),
+            reason: e.to_string(),
+        })?;
+    }
+    Ok(repo)
+}
 
 /// Opens the worktree whose own git directory is `git_dir` (absolute).
 ///

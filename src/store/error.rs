@@ -120,6 +120,22 @@ pub enum StoreError {
         /// The first one kept.
         first: u64,
     },
+    /// Our journal ends before the event that was noted as its last one.
+    #[error(
+        "ref {name} was set back: event {seq} ({seen}), noted as its last one, is neither in it nor in the repository; \
+         remove {} to give it up",
+        note.display()
+    )]
+    SetBack {
+        /// Full name.
+        name: String,
+        /// Number of the event.
+        seq: u64,
+        /// Its commit.
+        seen: Oid,
+        /// The file that notes it.
+        note: PathBuf,
+    },
     /// The write-ahead log does not hold together.
     #[error("{}: {reason}", path.display())]
     CorruptWal {
@@ -191,7 +207,7 @@ impl StoreError {
             Self::Lock(e) => e.code(),
             Self::Git(e) => e.code(),
             Self::RefLocked { .. } => Code::LockTimeout,
-            Self::Diverged { .. } => Code::JournalDiverged,
+            Self::Diverged { .. } | Self::SetBack { .. } => Code::JournalDiverged,
             Self::CorruptWal { .. } | Self::NotAnEntry { .. } => Code::JournalCorrupt,
             Self::NewerFormat { .. } => Code::NewerFormat,
             Self::SegmentDropped { .. } => Code::SegmentDropped,

@@ -14,6 +14,7 @@ use super::{
     line::Turn,
     names::{Segment, evidence_ref, journal_ref},
     object::{Kind, Object},
+    place::Seen,
     recovery::{Depth, Recovered},
     state,
     wal_frame::{Frame, Move, Step},
@@ -243,6 +244,7 @@ impl Store {
         let due = self.recover(&lock, Depth::Due, limits::REF_LOCK_WAIT_MS)?;
         writer::settle(self, &lock)?;
         let tip = self.readable_tip(&lock)?;
+        let tip = writer::require_whole(self, &lock, tip)?;
         self.require_known_format(tip.as_ref())?;
         let (segment, place) = self.next_place(tip.as_ref())?;
         Ok(Group {
@@ -343,6 +345,9 @@ impl Store {
         super::failpoint::reached("before the frame")?;
         self.push(&frame)?;
         self.note_positions(writer, &group.written);
+        if let Some(last) = group.written.last() {
+            self.homes.note_seen(writer, &Seen { seq: last.seq, id: last.id });
+        }
         Ok(self.after_the_frame(&group.lock, &frame, group.pending.is_some()))
     }
 }

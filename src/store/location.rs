@@ -115,10 +115,11 @@ struct Found {
 /// # Errors
 /// There is none, or the environment asks for something refused; see [`OpenError`].
 pub fn discover(env: &Env) -> Result<Location, OpenError> {
+    // A quarantine comes with an object directory of its own; it is what has to be said.
+    refuse_variable(env, "GIT_QUARANTINE_PATH", Code::Quarantine)?;
     refuse_variable(env, "GIT_OBJECT_DIRECTORY", Code::ObjectDirectoryUnsupported)?;
     // Under a namespace git and we would mean different refs by the same name.
     refuse_variable(env, "GIT_NAMESPACE", Code::NamespaceUnsupported)?;
-    refuse_variable(env, "GIT_QUARANTINE_PATH", Code::Quarantine)?;
     let cwd = real(env.cwd())?;
     let named = |name| env.get(name).filter(|v| !v.is_empty()).map(|v| cwd.join(v));
     let found = match named("GIT_DIR") {
@@ -180,6 +181,10 @@ impl Location {
         let admin = self.common_dir.join("worktrees");
         for name in files::names(&admin)? {
             let git_dir = admin.join(name);
+            // One that has no id here is refused where it is used; the others do not suffer by it.
+            if git_dir.file_name().and_then(OsStr::to_str).is_none() {
+                continue;
+            }
             if let Some(top) = linked_top(&git_dir)? {
                 list.push(self.worktree_at(git_dir, real(&top)?)?);
             }
@@ -226,9 +231,9 @@ impl Location {
             ".".to_owned()
         } else {
             let name = git_dir.file_name().and_then(OsStr::to_str);
-            name.map(str::to_owned).ok_or_else(|| OpenError::Malformed {
-                path: git_dir.clone(),
-                reason: "the worktree's name is not UTF-8".to_owned(),
+            name.map(str::to_owned).ok_or_else(|| OpenError::Unsupported {
+                what: format!("a worktree whose name is not UTF-8: {}", git_dir.display()),
+                code: Code::WorktreeNameUnsupported,
             })?
         };
         Ok(Worktree { id, top, git_dir })

@@ -5,6 +5,9 @@
 //! alone where there is no usable state directory. Another path than ours that leads to the same directory
 //! (a bind mount, a link) is ours. Another directory there that still has the id makes us a copy. What cannot
 //! be told counts as a copy: a journal too many can be read, one with two heads cannot be mended.
+//!
+//! The last event appended under an id is noted beside, outside the repository: a journal that was set back does not hold
+//! it any more.
 
 use super::{
     error::StoreError,
@@ -12,7 +15,7 @@ use super::{
     names::{AGENT_DIR, TMP_PREFIX, journal_dir},
 };
 use crate::{
-    domain::ids::WriterId,
+    domain::{ids::WriterId, oid::Oid},
     limits,
     sys::{
         env::Env,
@@ -28,6 +31,15 @@ use std::{
 
 /// Where ids are used, as noted in the user's state directory.
 pub(super) struct Homes(Option<PathBuf>);
+
+/// The last event of a journal that was noted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Seen {
+    /// Its number.
+    pub seq: u64,
+    /// Its commit.
+    pub id: Oid,
+}
 
 /// What an id found in a git directory means there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -122,6 +134,27 @@ impl Homes {
             let _ = self.note(here, writer);
         }
         Ok(Standing::Ours)
+    }
+
+    /// The last event noted for an id; none where none was, or the note is damaged.
+    pub(super) fn seen(&self, writer: &WriterId) -> Option<Seen> {
+        let data = files::read_optional(&self.seen_file(writer)?).ok()??;
+        let text = String::from_utf8(data).ok()?;
+        let (seq, id) = text.strip_suffix('\n')?.split_once(' ')?;
+        Some(Seen { seq: seq.parse().ok()?, id: id.parse().ok()? })
+    }
+
+    /// Notes the last event of a journal. Lines have one length, so that one replaces the other in place; neither a
+    /// failure nor a power cut harms: an older note says less, not something false.
+    pub(super) fn note_seen(&self, writer: &WriterId, seen: &Seen) {
+        if let Some(file) = self.seen_file(writer) {
+            let _ = files::overwrite(&file, format!("{:020} {}\n", seen.seq, seen.id).as_bytes());
+        }
+    }
+
+    /// Where the last event of an id is noted.
+    pub(super) fn seen_file(&self, writer: &WriterId) -> Option<PathBuf> {
+        Some(self.0.as_ref()?.join(format!("{writer}.tip")))
     }
 
     /// Of two copies that go on at once one is first. None where there is no usable state directory.

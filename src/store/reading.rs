@@ -9,7 +9,8 @@ use super::{
     error::StoreError,
     journal::Tip,
     names::{JOURNALS, REMOTES, Segment, chain_parts, journal_parts, journal_ref},
-    state, tree,
+    place::Seen,
+    state, tree, writer,
 };
 use crate::domain::{ids::WriterId, oid::Oid};
 use std::collections::BTreeMap;
@@ -132,6 +133,15 @@ impl Store {
                 found.unreadable.push(Unreadable { writer, name: name.to_owned(), id, why });
             }
         }
+    }
+
+    /// The event noted as the last one of our own journal, if the journal does not hold it.
+    ///
+    /// # Errors
+    /// The journal cannot be read.
+    pub fn lost_end(&self) -> Result<Option<Seen>, StoreError> {
+        let Some(writer) = self.writer()? else { return Ok(None) };
+        writer::lost_end(self, &writer, self.own_tip()?.as_ref())
     }
 
     /// Reads one journal entry.

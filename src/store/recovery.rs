@@ -14,6 +14,7 @@ use super::{
     object::Kind,
     wal::Look,
     wal_frame::{Frame, Move, Step},
+    writer,
 };
 use crate::{
     domain::oid::Oid,
@@ -77,7 +78,12 @@ impl Store {
     /// The journal is diverged or corrupt, or something cannot be written.
     pub fn fsck_wal(&self) -> Result<Recovered, StoreError> {
         let lock = self.lock()?;
-        let done = self.recover(&lock, Depth::Full, limits::REF_LOCK_WAIT_MS)?;
+        let mut done = self.recover(&lock, Depth::Full, limits::REF_LOCK_WAIT_MS)?;
+        let tip = self.own_tip()?;
+        let whole = writer::require_whole(self, &lock, tip.clone())?;
+        if let Some(back) = whole.filter(|t| Some(t) != tip.as_ref()) {
+            done.refs.push(back.name());
+        }
         drop(lock);
         self.pack_after(Sealing::NotDue)?;
         Ok(done)
@@ -88,8 +94,9 @@ impl Store {
             return Ok(());
         }
         match self.try_recover() {
-            // A read-only repository is read as it is, and beside a damaged log the refs are: who appends is told.
-            Err(StoreError::File(e)) if e.is_read_only() => Ok(()),
+            // Where nothing can be written, what is there is read as it is, and beside a damaged log the refs are: who
+            // appends is told.
+            Err(StoreError::File(e)) if e.is_read_only() || e.is_no_space() => Ok(()),
             Err(StoreError::CorruptWal { .. }) => Ok(()),
             other => other,
         }
@@ -246,7 +253,7 @@ impl Store {
 
     /// True when following first parents, and from segment to segment, from `tip` meets `wanted`. A tip that is
     /// not here leads nowhere.
-    fn is_ancestor(&self, wanted: &Oid, tip: &Oid) -> Result<bool, StoreError> {
+    pub(super) fn is_ancestor(&self, wanted: &Oid, tip: &Oid) -> Result<bool, StoreError> {
         let mut next = Some(*tip);
         while let Some(id) = next {
             if id == *wanted {

@@ -1,16 +1,25 @@
 //! The repository id: the root commit of the first-parent line of the trusted branch (design 3.1).
 //!
 //! Contract: the same in every full clone, whatever remotes and worktrees it has. A history that is cut
-//! off has no such commit here and is refused by name rather than given another id.
+//! off has no such commit here: then the journals that were fetched say it, all of them the same, or it is refused by
+//! name rather than given another id.
 
+use super::{commit, names::journal_writer};
 use crate::{code::Code, domain::oid::Oid};
+use std::collections::BTreeSet;
 
 /// Why a repository has no id.
 #[derive(Debug, thiserror::Error)]
 pub enum RepoIdError {
     /// The history is cut off.
-    #[error("the clone is shallow, its first commit is not here")]
+    #[error("the clone is shallow, and neither its first commit nor a journal is here")]
     Shallow,
+    /// The history is cut off, and the journals are of several repositories.
+    #[error("the clone is shallow, and its journals name different repositories")]
+    Disagreeing,
+    /// The history is cut off, and a journal cannot be read.
+    #[error("the clone is shallow, and a journal cannot be read: {0}")]
+    Journal(String),
     /// An object of the first-parent line cannot be read.
     #[error("cannot follow the history of {tip}: {why}")]
     History {
@@ -26,8 +35,8 @@ impl RepoIdError {
     #[must_use]
     pub fn code(&self) -> Code {
         match self {
-            Self::Shallow => Code::ShallowUnsupported,
-            Self::History { .. } => Code::StoreUnusable,
+            Self::Shallow | Self::Disagreeing => Code::ShallowUnsupported,
+            Self::History { .. } | Self::Journal(_) => Code::StoreUnusable,
         }
     }
 }
@@ -40,7 +49,7 @@ impl RepoIdError {
 pub fn load_repo_id(repo: &gix::Repository, tip: Oid) -> Result<Oid, RepoIdError> {
     let broken = |why: &dyn std::fmt::Display| RepoIdError::History { tip, why: why.to_string() };
     if repo.is_shallow().map_err(|e| broken(&e))? {
-        return Err(RepoIdError::Shallow);
+        return from_journals(&real_objects(repo));
     }
     let start = gix::ObjectId::try_from(tip.as_bytes()).map_err(|e| broken(&e))?;
     let repo = real_objects(repo);
@@ -50,6 +59,30 @@ pub fn load_repo_id(repo: &gix::Repository, tip: Oid) -> Result<Oid, RepoIdError
         root = commit.map_err(|e| broken(&e))?.id;
     }
     Oid::from_bytes(root.as_slice()).map_err(|e| broken(&e))
+}
+
+/// What every journal here says. One that is cut off itself says nothing.
+fn from_journals(repo: &gix::Repository) -> Result<Oid, RepoIdError> {
+    let failed = |why: &dyn std::fmt::Display| RepoIdError::Journal(why.to_string());
+    let refs = repo.references().map_err(|e| failed(&e))?;
+    let mut said = BTreeSet::new();
+    for found in refs.all().map_err(|e| failed(&e))? {
+        let found = found.map_err(|e| failed(&e))?;
+        let name = found.name().as_bstr().to_string();
+        if let (Some(_), Some(tip)) = (journal_writer(&name), found.try_id()) {
+            let mut first = tip.detach();
+            for entry in repo.rev_walk([first]).first_parent_only().all().map_err(|e| failed(&e))? {
+                first = entry.map_err(|e| failed(&e))?.id;
+            }
+            let first = repo.find_commit(first).map_err(|e| failed(&e))?;
+            said.extend(commit::repo_in(first.message_raw().map_err(|e| failed(&e))?));
+        }
+    }
+    match (said.pop_first(), said.is_empty()) {
+        (Some(only), true) => Ok(only),
+        (Some(_), false) => Err(RepoIdError::Disagreeing),
+        (None, _) => Err(RepoIdError::Shallow),
+    }
 }
 
 /// The same repository without `refs/replace`: anybody who can write a ref could use one to put another

@@ -401,6 +401,29 @@ fn removing_our_directory_loses_nothing() {
     }
 }
 
+/// Numbers and parents alone say what came first: a clock that was put forward and back again changes nothing.
+#[test]
+fn a_clock_ten_years_off_reorders_nothing() {
+    const TEN_YEARS_MS: i64 = 10 * 366 * 24 * 3_600_000;
+    let repo = TestRepo::new();
+    let store = open(&repo);
+    for (n, off) in [0, TEN_YEARS_MS, -TEN_YEARS_MS, 0].into_iter().enumerate() {
+        let at = Timestamp::from_ms(1_700_000_000_000 + off);
+        let decide = |s: &Snapshot<'_>| {
+            let entries = vec![entry(s.next_seq, &format!("e{n}"))];
+            Ok::<_, StoreError>(Batch { entries, pins: Vec::new() })
+        };
+        let appended = store.append(&Stamp { at, ..who() }, decide).unwrap();
+        assert_eq!(appended.written[0].seq, n as u64 + 1);
+    }
+    let fresh = open(&repo);
+    assert_eq!(fresh.own_tip().unwrap().unwrap().seq, 4);
+    // A checkpoint and a recovery ask no clock either.
+    empty_log(&fresh);
+    append(&fresh, "after");
+    assert_complete(&repo, &own_ref(&fresh), 5);
+}
+
 /// Leaving out of the frame what the object store has already lost entries: a prune may be on its way.
 #[test]
 fn a_frame_holds_even_what_exists_already() {

@@ -8,11 +8,14 @@
 use super::{
     Store,
     error::StoreError,
+    journal::Tip,
     names::{JOURNALS, Segment, journal_ref, journal_writer},
-    place::{self, Local, Standing},
+    place::{self, Local, Seen, Standing},
+    recovery::Depth,
 };
 use crate::{
     domain::ids::WriterId,
+    limits,
     sys::{clock, lock::KernelLock},
 };
 
@@ -99,6 +102,51 @@ pub(super) fn require(store: &Store, lock: &KernelLock) -> Result<WriterId, Stor
         ));
     }
     Ok(writer)
+}
+
+/// Refuses to go on where the end of our journal that this user's machine noted last is no longer in it; where its
+/// objects are still here, the journal is put back first.
+pub(super) fn require_whole(
+    store: &Store,
+    lock: &KernelLock,
+    tip: Option<Tip>,
+) -> Result<Option<Tip>, StoreError> {
+    let Some(writer) = find(store)? else { return Ok(tip) };
+    let Some(seen) = lost_end(store, &writer, tip.as_ref())? else { return Ok(tip) };
+    let name = journal_ref(&writer, Segment::of(seen.seq, store.segment_events));
+    let there = store.find_object(&seen.id)?.is_some();
+    let on_line = match &tip {
+        Some(tip) => there && store.is_ancestor(&tip.id, &seen.id)?,
+        None => there,
+    };
+    if !on_line {
+        return Err(StoreError::SetBack {
+            name,
+            seq: seen.seq,
+            seen: seen.id,
+            note: store.homes.seen_file(&writer).unwrap_or_default(),
+        });
+    }
+    let actual = store.refs.read_sound(&name)?;
+    store.refs.swap(&name, actual, &seen.id, limits::REF_LOCK_WAIT_MS)?;
+    // A log that begins before it takes the newer value over.
+    store.recover(lock, Depth::Due, limits::REF_LOCK_WAIT_MS)?;
+    store.own_tip()
+}
+
+/// The noted end of our journal if what is here does not hold it.
+pub(super) fn lost_end(
+    store: &Store,
+    writer: &WriterId,
+    tip: Option<&Tip>,
+) -> Result<Option<Seen>, StoreError> {
+    let Some(seen) = store.homes.seen(writer) else { return Ok(None) };
+    let holds = match tip {
+        Some(tip) if tip.seq < seen.seq => false,
+        Some(tip) => tip.id == seen.id || store.is_ancestor(&seen.id, &tip.id)?,
+        None => false,
+    };
+    Ok(Some(seen).filter(|_| !holds))
 }
 
 fn mint(store: &Store) -> Result<WriterId, StoreError> {

@@ -105,6 +105,12 @@ impl FileError {
         matches!(self.source.kind(), ErrorKind::ReadOnlyFilesystem | ErrorKind::PermissionDenied)
     }
 
+    /// True when it would fit if something else were removed: full disk, quota.
+    #[must_use]
+    pub fn is_no_space(&self) -> bool {
+        matches!(self.source.kind(), ErrorKind::StorageFull | ErrorKind::QuotaExceeded)
+    }
+
     /// True when the path or its directory is not there.
     #[must_use]
     pub fn is_missing(&self) -> bool {
@@ -322,6 +328,15 @@ pub fn write_private(path: &Path, data: &[u8]) -> Result<(), FileError> {
         let _ = remove_optional(&staged);
     }
     done
+}
+
+/// Writes over the beginning of a file, which is made (0600) where it is missing. Not durable by itself.
+///
+/// # Errors
+/// It cannot be opened or written.
+pub fn overwrite(path: &Path, data: &[u8]) -> Result<(), FileError> {
+    let how = OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).clone();
+    fill(path, &how, data, Durable::No)
 }
 
 /// Renames, replacing what is there.

@@ -5,7 +5,10 @@ use crate::{
     house::{text, value},
 };
 use serde_json::Value;
-use std::path::PathBuf;
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
 
 const PARALLEL: usize = 8;
 const FOREIGN_NOTES: usize = 20;
@@ -213,4 +216,249 @@ fn assert_found_by_its_own_digits_alone(env: &TestEnv, commit: &str, round: &str
         let out = env.ap(&["events", "--since", &other, "--json"]);
         assert_eq!(code_of(&out), "no-such-cursor", "{round}: {other}");
     }
+}
+
+/// Exit code of `verify RANGE`, outcome and reason of its first commit.
+#[track_caller]
+fn verdict(env: &TestEnv, dir: &Path, range: &str) -> (i32, String, String) {
+    let out = env.ap_in(dir, &["verify", range, "--json"]);
+    let first = &out.json()["commits"][0];
+    let reason = first["reason"].as_str().unwrap_or_default().to_owned();
+    (out.code(), text(first, "outcome"), reason)
+}
+
+#[track_caller]
+fn is_governed(env: &TestEnv, dir: &Path, commit: &str) {
+    let verdict = verdict(env, dir, &format!("{commit}^..{commit}"));
+    assert_eq!((verdict.0, verdict.1.as_str()), (0, "governed"), "{}", verdict.2);
+}
+
+const JOURNALS: &str = "refs/agentproto/journal/*:refs/agentproto/remotes/origin/journal/*";
+
+#[test]
+fn case_108_a_forced_fetch_of_notes_loses_no_record() {
+    let env = TestEnv::new();
+    let (policy, commit) = env.governed("f.txt");
+    let (hub, other) = (env.path("hub.git"), env.path("other"));
+    env.git(&["clone", "-q", "--bare", ".", hub.to_str().unwrap()]);
+    env.git(&["remote", "add", "origin", hub.to_str().unwrap()]);
+    // Somebody else's notes are on the hub, ours are not.
+    env.git(&["clone", "-q", hub.to_str().unwrap(), other.to_str().unwrap()]);
+    env.git_in(
+        &other,
+        &["notes", "--ref=agentproto/acks", "add", "-m", "of another clone", "HEAD"],
+    );
+    env.git_in(&other, &["push", "-q", "origin", "refs/notes/*:refs/notes/*"]);
+    let refspec = || env.git(&["config", "--get-all", "remote.origin.fetch"]);
+    let before = refspec();
+    env.git(&["fetch", "-q", "origin", "+refs/notes/*:refs/notes/*"]);
+    assert_eq!(env.note_lines("acks", &commit, "agentproto-ack/1 ").len(), 0, "not erased");
+
+    // What was recorded is in the journal: it still proves, its loss is told, it comes back beside theirs.
+    is_governed(&env, &env.repo(), &commit);
+    let fsck = env.ap(&["fsck"]).exits(1);
+    assert!(fsck.out().contains(&policy), "{fsck}");
+    env.ap(&["wait", &policy, "--until", "done", "--timeout", "30s"]).exits(0);
+    assert_eq!(env.note_lines("acks", &commit, "agentproto-ack/1 ").len(), 1);
+    assert_eq!(env.note_lines("acks", &commit, "of another clone").len(), 1);
+    env.ap(&["fsck"]).exits(0);
+    assert_eq!(refspec(), before, "the fetch configuration was changed");
+
+    // Journals travel without force, to a place of their own.
+    env.git(&["push", "-q", "origin", "refs/agentproto/journal/*"]);
+    let hint = env.ap_in(&other, &["verify", &commit]).exits(2);
+    assert!(hint.err().contains(&format!("'{JOURNALS}'")), "{hint}");
+    env.git_in(&other, &["fetch", "-q", "origin", JOURNALS]);
+    is_governed(&env, &other, &commit);
+}
+
+#[test]
+fn case_110_a_rewritten_commit_is_ungoverned_and_says_which_one_was_approved() {
+    let env = TestEnv::new();
+    let (policy, old) = env.governed("f.txt");
+    env.git(&["commit", "-q", "--amend", "-m", "reworded"]);
+    let (exit, outcome, reason) = verdict(&env, &env.repo(), "HEAD^..HEAD");
+    assert_eq!((exit, outcome.as_str()), (1, "ungoverned"));
+    assert!(reason.contains(&old) && reason.contains(&policy), "{reason}");
+    assert_eq!(env.run("git", &["config", "notes.rewriteRef"]).done().code(), 1, "it was set");
+
+    // On another parent the content is another one: nothing is said about it.
+    env.git(&["switch", "-qc", "side", "HEAD~1"]);
+    env.write("other.txt", "other\n");
+    env.git(&["add", "other.txt"]);
+    env.git(&["commit", "-qm", "other"]);
+    env.git(&["cherry-pick", &old]);
+    let (exit, outcome, reason) = verdict(&env, &env.repo(), "HEAD^..HEAD");
+    assert_eq!((exit, outcome.as_str()), (1, "ungoverned"));
+    assert!(!reason.contains(&old), "{reason}");
+    for name in ["acks", "gates"] {
+        assert!(env.note_lines(name, "HEAD", "agentproto-").is_empty(), "{name} were copied");
+    }
+    is_governed(&env, &env.repo(), &old);
+}
+
+#[test]
+fn case_111_a_clone_without_records_cannot_tell() {
+    let env = TestEnv::new();
+    let (_, commit) = env.governed("f.txt");
+    let range = format!("{commit}^..{commit}");
+    let url = format!("file://{}", env.repo().display());
+    let (clone, shallow) = (env.path("clone"), env.path("shallow"));
+    env.git(&["clone", "-q", ".", clone.to_str().unwrap()]);
+    env.git(&["clone", "-q", "--depth=1", &url, shallow.to_str().unwrap()]);
+    for (dir, range) in [(&clone, range.as_str()), (&shallow, "HEAD")] {
+        let (exit, outcome, reason) = verdict(&env, dir, range);
+        assert_eq!((exit, outcome.as_str()), (2, "unknown"), "{}", dir.display());
+        assert!(reason.contains("were not fetched"), "{reason}");
+        let out = env.ap_in(dir, &["verify", range]).exits(2);
+        assert!(out.err().contains("git fetch origin"), "{out}");
+    }
+    env.git_in(&clone, &["fetch", "-q", "origin", JOURNALS]);
+    is_governed(&env, &clone, &commit);
+}
+
+#[test]
+fn case_113_foreign_words_in_a_note_are_kept_and_harm_nothing() {
+    let env = TestEnv::new();
+    let (policy, commit) = env.governed("f.txt");
+    let lines = |name: &str| env.note_lines(name, &commit, "agentproto-");
+    let own = (lines("gates"), lines("acks"));
+    for name in ["gates", "acks"] {
+        let notes = format!("--ref=agentproto/{name}");
+        env.git(&["notes", &notes, "append", "-m", "human note\n\n{\"not\": ours", &commit]);
+    }
+    // Something of ours is lost with it and written again: the foreign words stay.
+    let shown = env.git(&["notes", "--ref=agentproto/acks", "show", &commit]);
+    let rest: Vec<_> = shown.lines().filter(|l| !l.starts_with("agentproto-")).collect();
+    let args = ["notes", "--ref=agentproto/acks", "add", "-f", "-m", &rest.join("\n"), &commit];
+    env.git(&args);
+    env.ap(&["wait", &policy, "--until", "done", "--timeout", "30s"]).exits(0);
+    assert_eq!((lines("gates"), lines("acks")), own);
+    for name in ["gates", "acks"] {
+        assert_eq!(env.note_lines(name, &commit, "human note").len(), 1, "{name}");
+        assert_eq!(env.note_lines(name, &commit, "{\"not\": ours").len(), 1, "{name}");
+    }
+    is_governed(&env, &env.repo(), &commit);
+    env.ap(&["fsck"]).exits(0);
+
+    // Glued to another commit by git's own rewriting, our lines prove nothing there.
+    env.git(&["config", "notes.rewriteMode", "concatenate"]);
+    env.git(&["config", "notes.rewriteRef", "refs/notes/*"]);
+    env.git(&["commit", "-q", "--amend", "-m", "z"]);
+    assert_eq!(env.note_lines("acks", "HEAD", "agentproto-ack/1 ").len(), 1, "git copied nothing");
+    assert_eq!(verdict(&env, &env.repo(), "HEAD^..HEAD").0, 1);
+    is_governed(&env, &env.repo(), &commit);
+}
+
+#[test]
+fn case_116_what_vanished_is_still_on_record_and_kept_by_a_ref() {
+    let env = TestEnv::new();
+    let (policy, commit) = env.governed("f.txt");
+    env.git(&["reset", "-q", "--hard", "HEAD~1"]);
+    env.git(&["reflog", "expire", "--expire=now", "--all"]);
+    env.git(&["gc", "-q", "--prune=now"]);
+    let on_record = || env.git(&["log", "--format=%B", &env.journal()]).matches(&commit).count();
+    let before = on_record();
+    assert!(before > 0);
+    // Held by the evidence ref, not by the text of a note.
+    env.git(&["cat-file", "-e", &format!("{commit}^{{tree}}")]);
+    is_governed(&env, &env.repo(), &commit);
+    env.git(&["notes", "--ref=agentproto/acks", "prune"]);
+    env.ap(&["fsck"]).exits(0);
+
+    // A record that is taken out of the notes is missed by name.
+    env.git(&["notes", "--ref=agentproto/acks", "remove", &commit]);
+    let fsck = env.ap(&["fsck"]).exits(1);
+    assert!(fsck.out().contains(&policy) && fsck.out().contains(&commit), "{fsck}");
+    assert_eq!(on_record(), before);
+    is_governed(&env, &env.repo(), &commit);
+}
+
+/// A journal of a few events, set back by one; with or without its log.
+fn set_back(env: &TestEnv, keep_log: bool) -> (String, String, String) {
+    let session = env.adopt("s");
+    env.ap(&["session", "report", &session, "turn-start"]).exits(0);
+    env.ap(&["session", "report", &session, "turn-end"]).exits(0);
+    let name = env.journal();
+    let tip = env.git(&["rev-parse", &name]);
+    let older = env.git(&["rev-parse", &format!("{name}~1")]);
+    if !keep_log {
+        fs::remove_dir_all(env.repo().join(".git/agentproto")).unwrap();
+    }
+    env.git(&["update-ref", &name, &older]);
+    (name, tip, session)
+}
+
+fn report(env: &TestEnv, session: &str) -> Output {
+    env.ap(&["session", "report", session, "turn-start"])
+}
+
+#[test]
+fn case_120_a_journal_that_was_set_back_is_restored_or_missed() {
+    // The log knows better: the next look restores.
+    let env = TestEnv::new();
+    let (name, tip, _) = set_back(&env, true);
+    env.ap(&["status"]).exits(0);
+    assert_eq!(env.git(&["rev-parse", &name]), tip);
+
+    // Without a log the end noted outside the repository is missed, and put back while its objects are here.
+    for mend in ["fsck", "append"] {
+        let env = TestEnv::new();
+        let (name, tip, session) = set_back(&env, false);
+        let verify = env.ap(&["verify"]).exits(2);
+        assert!(verify.out().contains(&tip) && verify.out().contains("not consistent"), "{verify}");
+        match mend {
+            "fsck" => drop(env.ap(&["fsck"]).exits(0)),
+            _ => drop(report(&env, &session).exits(0)),
+        }
+        env.git(&["merge-base", "--is-ancestor", &tip, &name]);
+        env.assert_no_gap();
+        let verify = env.ap(&["verify"]);
+        assert!(verify.out().contains("all hold"), "{verify}");
+    }
+
+    // With the objects gone nothing goes on in their place.
+    let env = TestEnv::new();
+    let (name, tip, session) = set_back(&env, false);
+    env.git(&["gc", "-q", "--prune=now"]);
+    assert_ne!(env.run("git", &["cat-file", "-e", &tip]).done().code(), 0, "still there");
+    let refused = report(&env, &session).exits(2);
+    assert!(refused.err().contains("[journal-diverged]"), "{refused}");
+    let older = env.git(&["rev-parse", &name]);
+    let note = env.home().join(".local/state/agentproto/writers");
+    let writer = name.split('/').nth(3).unwrap();
+    let note = note.join(format!("{writer}.tip"));
+    assert!(refused.err().contains(note.to_str().unwrap()), "{refused}");
+    env.ap(&["verify"]).exits(2);
+    env.ap(&["fsck"]).exits(2);
+    assert_eq!(env.git(&["rev-parse", &name]), older);
+    // A person gives it up: from here on nothing is missed, and nothing is claimed.
+    fs::remove_file(&note).unwrap();
+    report(&env, &session).exits(0);
+    let verify = env.ap(&["verify"]);
+    assert!(verify.out().contains("completeness not provable"), "{verify}");
+}
+
+#[test]
+fn case_123_the_stored_bytes_are_what_counts_in_every_locale() {
+    let env = TestEnv::new();
+    let session = env.adopt("z \u{fffd} \u{10000} e\u{301} \u{e9} 1e3");
+    let ask = r#"{"requests":[{"id":"q","kind":"k","text":"\u00e9 e\u0301 \ud800\udc00 \ufffd 1.0","options":["b","a"]}]}"#;
+    let wait =
+        |data: &str| env.ap(&["session", "report", &session, "awaiting-input", "--data", data]);
+    wait(ask).exits(0);
+    for locale in ["C", "C.UTF-8", "sv_SE.UTF-8", "tr_TR.UTF-8"] {
+        let out = env.tool(&["fsck"]).env("LC_ALL", locale).done().exits(0);
+        assert!(out.out().contains("all hold"), "{out}");
+    }
+    let told = env.kinds().len();
+    for data in [
+        r#"{"requests":[{"id":"a","id":"b","kind":"k","text":"t","options":[]}]}"#,
+        r#"{"requests":[],"requests":[]}"#,
+        r#"{"requests":[{"id":"r","kind":"k","text":"\ud800","options":[]}]}"#,
+    ] {
+        let out = wait(data).exits(129);
+        assert!(out.err().contains("bad-data"), "{out}");
+    }
+    assert_eq!(env.kinds().len(), told);
 }

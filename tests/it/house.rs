@@ -151,6 +151,7 @@ impl TestEnv {
             parent = Some((id.to_owned(), self.hash_commit(change(at, raw))));
         }
         fs::remove_dir_all(self.repo().join(".git/agentproto")).unwrap();
+        self.forget_last_event();
         self.git(&["update-ref", &journal, &parent.unwrap().1]);
     }
 
@@ -172,6 +173,7 @@ impl TestEnv {
         let raw = raw.replacen("\n\nSeq: ", &lines, 1);
         let begun = self.hash_commit(raw);
         fs::remove_dir_all(self.repo().join(".git/agentproto")).unwrap();
+        self.forget_last_event();
         let second = format!("{}2", first.strip_suffix('1').unwrap());
         self.git(&["update-ref", &first, &before]);
         self.git(&["update-ref", &second, &begun]);
@@ -219,6 +221,16 @@ impl TestEnv {
             self.git(&args).split('\0').filter(|n| !n.is_empty()).map(str::to_owned).collect();
         names.sort();
         names
+    }
+
+    /// Removes the notes that would tell that a journal was set back or rewritten.
+    pub(crate) fn forget_last_event(&self) {
+        for entry in fs::read_dir(self.home().join(".local/state/agentproto/writers")).unwrap() {
+            let file = entry.unwrap().path();
+            if file.extension().is_some_and(|e| e == "tip") {
+                fs::remove_file(file).unwrap();
+            }
+        }
     }
 
     /// Lock and temporary files below `.git`.

@@ -24,5 +24,6 @@ mod markdown;
 mod policies;
 mod readme;
 mod refusals;
+mod repositories;
 mod tidy;
 mod walkthrough;

@@ -140,6 +140,7 @@ fn rewritten(env: &TestEnv, changes: &[(usize, &str, &str)]) -> Try {
         parent = Some((id.to_owned(), hashed.trim_end().to_owned()));
     }
     fs::remove_dir_all(env.repo().join(".git/agentproto")).unwrap();
+    env.forget_last_event();
     env.git(&["update-ref", &journal, &parent.unwrap().1]);
     // Reading goes on.
     let events = env.ap(&["events", "--json"]).exits(0).json();
@@ -209,6 +210,13 @@ const REPOSITORY: &[Row] = &[
         run(["commit", "--path", "a.txt", "-m", "m", "--", "true"]).at(bare)
     }),
     row("shallow-unsupported", 6, |e| adopt_here(cloned(e, &["--depth=1"]))),
+    row("worktree-name-unsupported", 6, |e| {
+        use std::{ffi::OsStr, os::unix::ffi::OsStrExt as _};
+        let odd = e.path("").join(OsStr::from_bytes(b"odd\xff"));
+        let add = ["worktree", "add", "-q", "-b", "odd"].map(OsStr::new);
+        e.run("git", &[&add[..], &[odd.as_os_str()]].concat()).done().exits(0);
+        adopt_here(odd)
+    }),
     row("partial-clone-unsupported", 6, |e| adopt_here(cloned(e, &["--filter=blob:none"]))),
     row("object-directory-unsupported", 6, |e| {
         adopt_here(e.repo()).var("GIT_OBJECT_DIRECTORY", e.repo().join(".git/objects"))
