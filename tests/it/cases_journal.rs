@@ -126,7 +126,8 @@ fn case_141_writers_at_once_never_mix() {
             let (env, long) = (&env, &long);
             let (worktree, session) = (&worktrees[n % 2], &sessions[n % 2]);
             scope.spawn(move || {
-                let data = format!(r#"{{"id":"q{n}","kind":"question","text":"{long}{n}"}}"#);
+                let asked = format!(r#"{{"id":"q{n}","kind":"question","text":"{long}{n}"}}"#);
+                let data = format!(r#"{{"requests":[{asked}]}}"#);
                 let args = ["session", "report", session, "awaiting-input", "--data", &data];
                 env.ap_in(worktree, &args).exits(0);
             });
