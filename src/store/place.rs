@@ -41,6 +41,23 @@ pub struct Seen {
     pub id: Oid,
 }
 
+impl Seen {
+    /// Number, id and their checksum: a power cut may leave bytes of two notes in one.
+    fn encode(&self) -> String {
+        let said = format!("{:020} {}", self.seq, self.id);
+        let sum = crc32c::crc32c(said.as_bytes());
+        format!("{said} {sum:08x}\n")
+    }
+
+    fn decode(data: &[u8]) -> Option<Self> {
+        let text = std::str::from_utf8(data).ok()?.strip_suffix('\n')?;
+        let (said, _) = text.rsplit_once(' ')?;
+        let (seq, id) = said.split_once(' ')?;
+        let seen = Self { seq: seq.parse().ok()?, id: id.parse().ok()? };
+        (seen.encode().as_bytes() == data).then_some(seen)
+    }
+}
+
 /// What an id found in a git directory means there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Standing {
@@ -138,17 +155,14 @@ impl Homes {
 
     /// The last event noted for an id; none where none was, or the note is damaged.
     pub(super) fn seen(&self, writer: &WriterId) -> Option<Seen> {
-        let data = files::read_optional(&self.seen_file(writer)?).ok()??;
-        let text = String::from_utf8(data).ok()?;
-        let (seq, id) = text.strip_suffix('\n')?.split_once(' ')?;
-        Some(Seen { seq: seq.parse().ok()?, id: id.parse().ok()? })
+        Seen::decode(&files::read_optional(&self.seen_file(writer)?).ok()??)
     }
 
     /// Notes the last event of a journal. Lines have one length, so that one replaces the other in place; neither a
-    /// failure nor a power cut harms: an older note says less, not something false.
+    /// failure nor a power cut harms: an older note says less, and one that is half old and half new says nothing.
     pub(super) fn note_seen(&self, writer: &WriterId, seen: &Seen) {
         if let Some(file) = self.seen_file(writer) {
-            let _ = files::overwrite(&file, format!("{:020} {}\n", seen.seq, seen.id).as_bytes());
+            let _ = files::overwrite(&file, seen.encode().as_bytes());
         }
     }
 
@@ -206,4 +220,34 @@ fn uses(path: &Path, writer: &WriterId) -> Result<bool, StoreError> {
     }
     let packed = files::read_optional(&path.join("packed-refs"))?.unwrap_or_default();
     Ok(packed.windows(name.len()).any(|w| w == name.as_bytes()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_note_that_is_half_of_another_says_nothing() {
+        let seen = |seq, digit: &str| Seen { seq, id: digit.repeat(40).parse().unwrap() };
+        let (old, new) = (seen(9, "1"), seen(10, "a"));
+        assert_eq!(Seen::decode(new.encode().as_bytes()), Some(new));
+        let (before, after) = (old.encode().into_bytes(), new.encode().into_bytes());
+        for cut in 0..after.len() {
+            let torn = [&after[..cut], &before[cut..]].concat();
+            let said = Seen::decode(&torn);
+            assert!(said.is_none() || said == Some(old), "{cut}: {said:?}");
+            assert_eq!(Seen::decode(&after[..cut]), None, "{cut}");
+        }
+    }
+
+    #[test]
+    fn an_id_and_its_path_read_back_whatever_the_path_holds() {
+        let writer: WriterId = "0123456789ab".parse().unwrap();
+        for path in ["/r/.git", "/a\nb/.git", "/end\n"] {
+            let local = Local { writer: writer.clone(), path: Some(path.into()) };
+            assert_eq!(decode(&encode(&writer, Path::new(path))), Some(local), "{path:?}");
+        }
+        assert_eq!(decode(b"0123456789ab\n").map(|l| l.path), Some(None));
+        assert_eq!(decode(b"not an id\n/r\n"), None);
+    }
 }

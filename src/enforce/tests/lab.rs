@@ -327,6 +327,10 @@ impl Lab {
         }
         let tip = tip.first().unwrap().to_string();
         std::fs::remove_dir_all(self.home.top().join(".git/agentproto")).unwrap();
+        // Outside the repository stands which event was the last.
+        let writer = name.split('/').nth(3).unwrap();
+        let seen = self.env().state_dir().unwrap().join(format!("writers/{writer}.tip"));
+        std::fs::remove_file(seen).unwrap();
         self.git(&["update-ref", &name, &tip]);
     }
 

@@ -63,9 +63,12 @@ fn a_commit_by_hand_is_ungoverned_and_copied_notes_do_not_change_that() {
 #[test]
 fn an_amended_commit_is_another_commit() {
     let lab = Lab::new();
-    lab.governed("a");
+    let asked = lab.governed("a");
+    let old = lab.rev("HEAD");
     lab.git(&["commit", "-q", "--amend", "-m", "reworded"]);
-    assert_eq!(lab.verdict("HEAD~1..HEAD"), "ungoverned: no journal names it");
+    let id = asked.id;
+    let why = format!("no journal names it; {id} was for {old}, which has the same content");
+    assert_eq!(lab.verdict("HEAD~1..HEAD"), format!("ungoverned: {why}"));
 }
 
 #[test]
@@ -449,11 +452,25 @@ fn fields_of_a_later_version_do_not_break_the_journal() {
 fn a_sound_store_has_no_findings() {
     let lab = Lab::new();
     let asked = lab.ask("a", Odd::default());
+    repair(&lab, 1);
     let report = fsck(&lab.ledger()).unwrap();
     assert_eq!((report.exit, report.findings.as_slice()), (0, &[][..]));
     lab.approve(&asked);
+    repair(&lab, 1);
     let report = fsck(&lab.ledger()).unwrap();
     assert_eq!((report.exit, report.ok, report.journals.len()), (0, true, 1));
+}
+
+/// Applies every remedy, of which there are so many; each works, and only once.
+#[track_caller]
+fn repair(lab: &Lab, count: usize) {
+    let ledger = lab.ledger();
+    let remedies = fsck(&ledger).unwrap().remedies();
+    assert_eq!(remedies.len(), count, "{remedies:?}");
+    for remedy in &remedies {
+        assert!(ledger.apply(remedy).unwrap().is_some(), "{remedy}");
+        assert_eq!(ledger.apply(remedy).unwrap(), None, "{remedy}");
+    }
 }
 
 #[test]
@@ -465,12 +482,27 @@ fn missing_note_lines_are_a_problem() {
     let what: Vec<&str> = report.findings.iter().map(|f| f.what.as_str()).collect();
     let acks = format!("1 of its lines are not in {NOTES_ACKS} on {commit}");
     assert_eq!((report.exit, what.len(), what[1]), (1, 2, acks.as_str()));
+    repair(&lab, 2);
+    assert_eq!(fsck(&lab.ledger()).unwrap().exit, 0);
+}
+
+#[test]
+fn a_landed_commit_that_left_its_branch_is_told_and_nothing_is_wrong() {
+    let lab = Lab::new();
+    let asked = lab.governed("a");
+    repair(&lab, 2);
+    lab.git(&["commit", "-q", "--amend", "-m", "reworded"]);
+    let report = fsck(&lab.ledger()).unwrap();
+    let what = format!("refs/heads/main does not contain its commit {}", asked.candidate.commit);
+    let found: Vec<_> = report.findings.iter().map(|f| (f.severity.as_str(), &f.what)).collect();
+    assert_eq!((report.exit, found), (0, vec![("note", &what)]));
 }
 
 #[test]
 fn a_broken_journal_and_a_lost_pin_are_found() {
     let lab = Lab::new();
     lab.ask("a", Odd::default());
+    repair(&lab, 1);
     let evidence = lab.journal().replace("/journal/", "/evidence/");
     std::fs::remove_dir_all(lab.home.top().join(".git/agentproto")).unwrap();
     lab.git(&["update-ref", "-d", &evidence]);
