@@ -93,8 +93,8 @@ codes! {
 
     // the store
     StoreUnusable "store-unusable" BROKEN "run git agentproto fsck";
-    JournalDiverged "journal-diverged" BROKEN "put the journal ref back where it was, then run git agentproto fsck";
-    JournalCorrupt "journal-corrupt" BROKEN "see what is wrong: git agentproto fsck";
+    JournalDiverged "journal-diverged" BROKEN "see both sides and what to do: git agentproto fsck";
+    JournalCorrupt "journal-corrupt" BROKEN "see what is wrong and what can be done: git agentproto fsck";
     ReadOnly "read-only" BROKEN "make the repository writable for you";
     LockTimeout "lock-timeout" BROKEN "another process holds the lock; try again";
     NotesContended "notes-contended" BROKEN "somebody keeps rewriting the notes ref; try again";

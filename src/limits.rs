@@ -86,6 +86,8 @@ pub const PACK_ANCHOR_DEPTH: u8 = 10;
 pub const PACK_MERGE_FACTOR: u64 = 4;
 /// Largest pack that a merge makes, bytes: it is held in memory.
 pub const PACK_MERGED_BYTES: u64 = 32 * 1024 * 1024;
+/// Age from which a pack that was kept for a pin belongs to nothing under way, milliseconds.
+pub const PACK_STALE_MS: u64 = 24 * 3600 * 1000;
 /// Largest multi-pack index that is looked into, bytes; beside a larger one nothing is merged.
 pub const MIDX_BYTES: u64 = 64 * 1024 * 1024;
 /// Longest wait for the journal lock of another process, milliseconds.
@@ -124,8 +126,8 @@ pub const WAIT_RETRY_MS: u64 = 500;
 pub const STATUS_BLOCKED_MS: u64 = 24 * 3600 * 1000;
 /// Default of `events --limit`, events.
 pub const EVENTS_LIMIT_DEFAULT: usize = 200;
-/// Age at which logs of gate output are removed, days.
-pub const LOG_RETENTION_DAYS: u64 = 30;
+/// Age at which logs of gate output are removed where nothing is set, milliseconds.
+pub const LOG_RETENTION_MS: u64 = 30 * 24 * 3600 * 1000;
 
 /// Deadline of one call of the user's git, milliseconds.
 pub const GIT_CALL_MS: u64 = 120_000;

@@ -51,6 +51,13 @@ impl Cx {
         Ok(ledger)
     }
 
+    /// The same as it is, whatever is wrong with its journal.
+    pub(super) fn ledger_as_it_is(&self) -> Result<Ledger, CliError> {
+        let ledger = Ledger::open_as_it_is(&self.env, ACTOR)?;
+        self.said.borrow_mut().push(ledger.store().said());
+        Ok(ledger)
+    }
+
     /// Says what the store had to tell while the command ran.
     pub(super) fn say_what_was_found(&self) {
         for said in self.said.borrow().iter() {

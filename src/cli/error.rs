@@ -8,7 +8,7 @@ use crate::{
     code::Code,
     domain::time::Timestamp,
     ledger::{LedgerError, Meant, Problem},
-    runtime::{gate::log::LogError, live::LiveError, perform::PerformError},
+    runtime::{collect::CollectError, gate::log::LogError, live::LiveError, perform::PerformError},
     sys::clock,
 };
 use clap::error::ErrorKind;
@@ -210,7 +210,7 @@ macro_rules! from_coded {
     )*};
 }
 
-from_coded!(PerformError, LiveError, LogError);
+from_coded!(PerformError, CollectError, LiveError, LogError);
 
 #[cfg(test)]
 mod tests {

@@ -21,6 +21,7 @@ mod error;
 mod events;
 mod follow;
 mod fsck;
+mod gc;
 mod help;
 mod init;
 mod log;
@@ -103,8 +104,10 @@ enum Command {
     Trust(trust::TrustArgs),
     /// Set this repository up for you: key, signers, trusted ref
     Init(init::InitArgs),
-    /// Check store, journals and notes; mend what the log proves
+    /// Check store, journals and notes; mend what the log proves, with --repair what the journal proves
     Fsck(fsck::FsckArgs),
+    /// Pack what waits for it, let go of what is older than you set
+    Gc(gc::GcArgs),
     /// The whole job in a directory made for it, explained as it goes
     Demo(demo::DemoArgs),
     /// Explain a command, a code, or `exit-codes`
@@ -192,6 +195,7 @@ fn dispatch(cx: &Cx, command: Command) -> Result<u8, CliError> {
         Command::Trust(args) => trust::run(cx, &args),
         Command::Init(args) => init::run(cx, &args),
         Command::Fsck(args) => fsck::run(cx, &args),
+        Command::Gc(args) => gc::run(cx, &args),
         Command::Demo(args) => demo::run(cx, args),
         Command::Help(args) => help::run(cx, &args),
         Command::Perform { policy } => {

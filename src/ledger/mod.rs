@@ -15,7 +15,10 @@ mod lab;
 mod load;
 mod problems;
 mod query;
+mod receipts;
 mod record;
+mod remedy;
+mod retention;
 mod review;
 mod setup;
 
@@ -24,7 +27,10 @@ pub use adopt::AdoptAsk;
 pub use attach::{AttachAsk, CommitAsk, GateAsk};
 pub use error::{LedgerError, Problem};
 pub use query::{Listed, Meant, Page, Query, Seen};
+pub use receipts::Receipt;
 pub use record::{Recording, View};
+pub use remedy::Remedy;
+pub use retention::{NeededBy, Retention};
 pub use review::{Changed, LineCounts, Review, SignersSeen};
 pub use setup::{
     AllowCommitted, AllowDone, AllowLanded, InitAsk, InitDone, RulesAccepted, WorkingFile,
@@ -59,6 +65,15 @@ impl Ledger {
         let ledger = Self { store, env: env.clone(), actor: actor.to_owned() };
         ledger.settle_dead_allows();
         Ok(ledger)
+    }
+
+    /// The same as it is, whatever is wrong with it: for those who look into that.
+    ///
+    /// # Errors
+    /// As [`Ledger::open`], but nothing in the journal is an error.
+    pub fn open_as_it_is(env: &Env, actor: &str) -> Result<Self, LedgerError> {
+        let store = Store::open_as_it_is(location::discover(env)?, env)?;
+        Ok(Self { store, env: env.clone(), actor: actor.to_owned() })
     }
 
     /// The store below.

@@ -178,6 +178,41 @@ pub fn acquire(agent_dir: &Path, effect: &str) -> Result<Acquired, LiveError> {
     }
 }
 
+/// Effects whose owner and runner are both known to be gone, sorted. Nothing is locked by the look.
+///
+/// # Errors
+/// The directory or a record cannot be read.
+pub fn abandoned(agent_dir: &Path) -> Result<Vec<String>, LiveError> {
+    let dir = agent_dir.join("live");
+    let names =
+        files::names(&dir).map_err(|e| LiveError::File { path: e.path, source: e.source })?;
+    let mut found = Vec::new();
+    for name in names.iter().filter_map(|name| name.to_str()) {
+        let record = load(&dir.join(name))?;
+        let gone = |who: &ProcessId| process::alive(who) == Liveness::Gone;
+        // One without a record may have been begun this moment.
+        if record.is_some_and(|r| gone(&r.owner) && r.runner.as_ref().is_none_or(gone)) {
+            found.push(name.to_owned());
+        }
+    }
+    found.sort();
+    Ok(found)
+}
+
+/// Kills what a dead run left and removes its file; false when somebody performs it after all.
+///
+/// # Errors
+/// As [`acquire`].
+pub fn clear_abandoned(agent_dir: &Path, effect: &str) -> Result<bool, LiveError> {
+    match acquire(agent_dir, effect)? {
+        Acquired::Mine(live) => {
+            drop(live);
+            Ok(true)
+        }
+        Acquired::Busy { .. } => Ok(false),
+    }
+}
+
 /// Ends an effect that another process performs and waits until its runner is gone. A runner that has not
 /// obeyed after [`limits::CANCEL_WAIT_MS`] is killed with everything below it: a gate can stop its runner.
 /// Not to be called with a lock the performer needs to finish.

@@ -1,5 +1,6 @@
 //! Performs effects: supervised processes and gates.
 
+pub mod collect;
 pub mod gate;
 pub mod live;
 pub mod perform;

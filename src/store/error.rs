@@ -197,6 +197,41 @@ fn shown(id: Option<Oid>) -> String {
 }
 
 impl StoreError {
+    /// True when something that is stored is missing or not what it should be; false when it could not be looked at.
+    #[must_use]
+    pub fn is_damage(&self) -> bool {
+        match self {
+            Self::Missing { .. }
+            | Self::Unreadable { .. }
+            | Self::WrongObject { .. }
+            | Self::NotAnEntry { .. }
+            | Self::BrokenRef { .. } => true,
+            Self::OfGroup(e) => e.is_damage(),
+            Self::Open(_)
+            | Self::File(_)
+            | Self::Git(_)
+            | Self::Lock(_)
+            | Self::Hash(_)
+            | Self::NewerFormat { .. }
+            | Self::RefsUnreadable { .. }
+            | Self::Deciding
+            | Self::Unanswered
+            | Self::RefMoved { .. }
+            | Self::RefLocked { .. }
+            | Self::Diverged { .. }
+            | Self::SetBack { .. }
+            | Self::SegmentDropped { .. }
+            | Self::CorruptWal { .. }
+            | Self::PackDamaged { .. }
+            | Self::BadEntry { .. }
+            | Self::TooLarge { .. }
+            | Self::NotesContended { .. }
+            | Self::Tree(_) => false,
+            #[cfg(test)]
+            Self::Stopped => false,
+        }
+    }
+
     /// The stable code.
     #[must_use]
     pub fn code(&self) -> Code {

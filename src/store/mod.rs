@@ -14,6 +14,7 @@ mod caps;
 mod checkpoint;
 #[cfg(test)]
 mod checkpoint_tests;
+pub mod checks;
 mod commit;
 pub mod configured;
 pub mod error;
@@ -29,6 +30,7 @@ pub mod location;
 mod locking;
 mod log_content;
 mod loose;
+mod mending;
 mod merging;
 mod midx;
 pub mod names;
@@ -47,6 +49,7 @@ pub mod recovery;
 pub mod refs;
 pub mod repair;
 pub mod repo_id;
+pub mod retention;
 pub mod revision;
 mod seek;
 pub mod segments;
@@ -144,9 +147,19 @@ impl Store {
     /// # Errors
     /// The repository cannot be worked with, or its journal is diverged or corrupt.
     pub fn open(location: Location, env: &Env) -> Result<Self, StoreError> {
+        let store = Self::open_as_it_is(location, env)?;
+        store.recover_if_free()?;
+        Ok(store)
+    }
+
+    /// The same without any recovery, for whoever looks at what is wrong.
+    ///
+    /// # Errors
+    /// The repository cannot be worked with.
+    pub fn open_as_it_is(location: Location, env: &Env) -> Result<Self, StoreError> {
         let caps::Probed { owner, hash, refs } = caps::probe(&location, env)?;
         let (common, agent) = (location.common_dir.clone(), location.agent_dir());
-        let store = Self {
+        Ok(Self {
             hash,
             odb: odb::Odb::open(&location, owner)?,
             refs: refs::Refs::new(&location, hash, refs, env),
@@ -160,9 +173,7 @@ impl Store {
             line: Line::new(),
             location,
             agent,
-        };
-        store.recover_if_free()?;
-        Ok(store)
+        })
     }
 
     /// The same repository with small segments.
@@ -331,12 +342,27 @@ impl Store {
         let mut held = self.wal.lock().unwrap_or_else(PoisonError::into_inner);
         let mut wal = match held.take() {
             Some(wal) => wal.caught_up()?,
-            None => Wal::open(&self.wal_paths, self.hash)?,
+            None => self.opened_log()?,
         };
         let done = f(wal.as_mut());
         // After a failure nothing is known about it: read anew next time.
         *held = wal.filter(|_| done.is_ok());
         done
+    }
+
+    /// The log, which must be the one of the journal that this clone writes: one put here from elsewhere would make
+    /// refs of another journal.
+    fn opened_log(&self) -> Result<Option<Wal>, StoreError> {
+        let Some(wal) = Wal::open(&self.wal_paths, self.hash)? else { return Ok(None) };
+        let logged = wal.tips().keys().find_map(|name| names::journal_writer(name));
+        let here = place::Local::load(&self.location.common_dir)?.map(|local| local.writer);
+        match (logged, here) {
+            (Some(logged), Some(here)) if logged != here => Err(StoreError::CorruptWal {
+                path: self.agent.join("wal"),
+                reason: format!("it is the log of journal {logged}, this clone writes {here}"),
+            }),
+            _ => Ok(Some(wal)),
+        }
     }
 
     /// As `with_wal`, for readers: a damaged log is as none, the refs count.

@@ -15,6 +15,13 @@ pub(super) const REMOTES: &str = "refs/agentproto/remotes/";
 /// Pins of writers.
 const EVIDENCE: &str = "refs/agentproto/evidence/";
 
+/// Candidates offered to other clones.
+const REQUESTS: &str = "refs/agentproto/requests/";
+/// Work saved before a worktree is removed.
+const SALVAGE: &str = "refs/agentproto/salvage/";
+/// Where notes are kept that could not be read as a whole.
+pub(super) const NOTES_ASIDE: &str = "refs/notes/agentproto/damaged/";
+
 /// Our directory below the common git directory.
 pub(super) const AGENT_DIR: &str = "agentproto";
 /// What our temporary files in `agentproto/tmp` start with; whoever holds the kernel lock may remove them.
@@ -104,6 +111,14 @@ pub fn journal_parts(full_name: &str) -> Option<(WriterId, Segment)> {
 /// Writer and segment of one of our chains: journal or evidence, of this clone's own namespace.
 pub(super) fn chain_parts(full_name: &str) -> Option<(WriterId, Segment)> {
     parts(full_name.strip_prefix(JOURNALS).or_else(|| full_name.strip_prefix(EVIDENCE))?)
+}
+
+/// True for the names of refs that this program makes or fetches, or that a later version of it makes.
+pub(super) fn is_known(full_name: &str) -> bool {
+    let later = [REQUESTS, SALVAGE];
+    journal_parts(full_name).is_some()
+        || chain_parts(full_name).is_some()
+        || later.iter().any(|dir| full_name.starts_with(dir))
 }
 
 fn parts(rest: &str) -> Option<(WriterId, Segment)> {

@@ -153,6 +153,17 @@ impl Packs {
         Ok(found)
     }
 
+    /// Sizes of the packs of ours that are there, in bytes.
+    pub(super) fn sizes_bytes(&self) -> Result<Vec<u64>, StoreError> {
+        let mut names = self.list(List::Packs)?;
+        names.extend(self.list(List::Kept)?);
+        let mut sizes = Vec::new();
+        for name in names {
+            sizes.extend(files::look(&self.file(&name, "pack"))?.map(|pack| pack.len()));
+        }
+        Ok(sizes)
+    }
+
     fn is_watched(&self, name: &str) -> Result<bool, StoreError> {
         for extension in ["keep", "bitmap", "promisor", "mtimes"] {
             if files::is_there(&self.file(name, extension))? {
@@ -344,6 +355,18 @@ impl Packs {
         Ok(files::replace(&path, &self.staged(list), text.as_bytes())?)
     }
 
+    /// Writes both lists anew with what can be understood of them. Needs both locks.
+    pub(super) fn tidy_lists(&self) -> Result<(), StoreError> {
+        files::make_dirs(&self.packing)?;
+        for list in [List::Packs, List::Kept] {
+            let names = self.list(list)?;
+            if !names.is_empty() || files::is_there(&self.agent.join(list.file_name()))? {
+                self.list_set(list, &names)?;
+            }
+        }
+        Ok(())
+    }
+
     fn list_add(&self, list: List, name: &str) -> Result<(), StoreError> {
         let names = self.list(list)?;
         if names.iter().any(|n| n == name) {
@@ -359,6 +382,11 @@ impl Packs {
         left.push(name.to_owned());
         self.list_set(list, &left)
     }
+}
+
+/// True when every line is the name of a pack.
+pub(super) fn is_list(data: &[u8]) -> bool {
+    std::str::from_utf8(data).is_ok_and(|text| text.lines().all(is_pack_name))
 }
 
 /// Removes our temporary files in a directory.

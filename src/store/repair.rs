@@ -7,11 +7,11 @@
 use super::{
     Store, commit,
     error::StoreError,
-    names::{evidence_dir, journal_dir},
+    names::{chain_parts, evidence_dir, journal_dir},
     object::Kind,
     recovery::Depth,
     wal_file::salvaged,
-    wal_frame::Frame,
+    wal_frame::{Frame, Move},
 };
 use crate::{
     domain::time::Timestamp,
@@ -45,13 +45,18 @@ impl Store {
             return Ok(None);
         }
         let mut done = PutAside::default();
+        let own = self.writer()?;
         let mut frames = Vec::new();
         for path in &self.wal_paths.files {
             frames.extend(salvaged(path, self.hash)?);
         }
         frames.sort_by_key(|(epoch, _)| *epoch);
         for (_, frame) in frames {
-            self.make_visible(&frame, &mut done)?;
+            // Of another clone's log nothing belongs here.
+            let foreign = |m: &Move| chain_parts(&m.name).map(|(writer, _)| writer) != own;
+            if own.is_none() || !frame.step.moves.iter().any(foreign) {
+                self.make_visible(&frame, &mut done)?;
+            }
         }
         self.require_readable()?;
         // What the log can no longer prove must not be in the page cache alone.
@@ -163,7 +168,7 @@ impl Store {
 }
 
 /// A name in `dir` that nothing has, after that of a file elsewhere.
-fn free_name(dir: &Path, path: &Path) -> Result<PathBuf, StoreError> {
+pub(super) fn free_name(dir: &Path, path: &Path) -> Result<PathBuf, StoreError> {
     let stem = path.file_name().unwrap_or_default().to_string_lossy();
     let mut number = 1_u64;
     loop {

@@ -12,6 +12,8 @@
 //! not fit removes the file, and parents are followed instead. A wrong file costs time, one that is missing or
 //! cannot be written too; no more.
 
+mod check;
+
 use super::{
     Store,
     commit::Entry,

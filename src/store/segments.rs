@@ -43,7 +43,7 @@ pub enum Standing {
     Whole,
     /// It is gone or holds no id, and that entry is here: it can be set again.
     Lost,
-    /// It is gone, and so is that entry.
+    /// It is gone, and so is that entry, or it was let go by us.
     Dropped,
     /// At something else.
     Elsewhere {
@@ -127,6 +127,7 @@ impl Store {
     /// An entry that is needed cannot be read.
     pub fn finished_segments(&self, tip: &Tip) -> Result<Vec<Finished>, StoreError> {
         let there = self.segments_there(tip)?;
+        let dropped = self.dropped_through(&tip.writer)?;
         let mut found = Vec::new();
         // The end of the segment whose first entry tells of the one before.
         let mut above = Some(tip.clone());
@@ -147,6 +148,7 @@ impl Store {
                 (Some(last), Some(actual)) if last == actual => Standing::Whole,
                 (Some(_), Some(actual)) => Standing::Elsewhere { actual },
                 (None, Some(_)) => Standing::Unproven,
+                (_, None) if dropped.is_some_and(|d| segment <= d) => Standing::Dropped,
                 (_, None) if above.is_some() => Standing::Lost,
                 (_, None) => Standing::Dropped,
             };

@@ -1,6 +1,7 @@
 //! The store against plain git: what we write it reads, what it does to us we survive.
 
 mod groups;
+mod mending;
 
 use super::{
     checkpoint::Sealing, failpoint::tests as failpoint, names::AGENT_DIR, testlab::TestRepo, *,
@@ -12,6 +13,7 @@ use std::{
     thread,
 };
 
+mod retention;
 mod seek;
 mod segments;
 

@@ -223,6 +223,11 @@ impl Wal {
         Ok(ids)
     }
 
+    /// How many frames count.
+    pub(super) fn frame_count(&self) -> u64 {
+        self.live().map(|file| file.frame_count() as u64).sum()
+    }
+
     /// An object of some frame.
     pub(super) fn find(&self, id: &Oid) -> Result<Option<Object>, StoreError> {
         let found = self.active.find(id)?;

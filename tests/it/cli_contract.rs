@@ -14,6 +14,7 @@ const COMMANDS: &[&[&str]] = &[
     &["wait"],
     &["verify"],
     &["fsck"],
+    &["gc"],
     &["policy"],
     &["policy", "attach"],
     &["policy", "list"],

@@ -17,6 +17,8 @@ mod copies;
 mod env;
 mod events;
 mod first_run;
+mod fsck;
+mod gc;
 mod house;
 mod inspect;
 mod kill;

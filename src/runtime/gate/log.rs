@@ -2,7 +2,7 @@
 //!
 //! Contract: output is never under a ref; what travels is digest and size. The file is what the gate wrote,
 //! standard output first, with one line where bytes were dropped; it appears whole or not at all, readable
-//! by its owner only, and goes away after [`limits::LOG_RETENTION_DAYS`]. It is not synced: losing a log
+//! by its owner only, and goes away when it is older than `agentproto.logRetention`. It is not synced: losing a log
 //! loses no fact.
 
 use crate::{
@@ -21,8 +21,6 @@ use std::{
     os::unix::fs::MetadataExt,
     path::{Path, PathBuf},
 };
-
-const SECONDS_PER_DAY: u64 = 24 * 3600;
 
 /// A log could not be stored or loaded.
 #[derive(Debug, thiserror::Error)]
@@ -89,19 +87,43 @@ pub fn tail_of(log: &[u8]) -> String {
     String::from_utf8_lossy(&log[cut + partial..]).into_owned()
 }
 
-/// Stores the output of a run and removes logs that are too old.
+/// Stores the output of a run.
 ///
 /// # Errors
-/// The log cannot be written. Old logs that cannot be removed are left for the next time.
+/// The log cannot be written.
 pub fn store_log(agent_dir: &Path, ran: &Ran) -> Result<LogRef, LogError> {
     let text = transcript(ran);
     let sha256 = digest::sha256(&text);
     let dir = agent_dir.join("logs");
     let path = dir.join(&sha256);
     write(&dir, &path, &text).map_err(|e| LogError::File { path: e.path, source: e.source })?;
-    sweep(&dir);
     let size_bytes = u64::try_from(text.len()).unwrap_or(u64::MAX);
     Ok(LogRef { sha256, size_bytes })
+}
+
+/// Logs that are older than `keep_ms`, and files that dead writers left beside them.
+///
+/// # Errors
+/// The directory cannot be read.
+pub fn old_logs(agent_dir: &Path, keep_ms: u64) -> Result<Vec<PathBuf>, LogError> {
+    let dir = agent_dir.join("logs");
+    let names =
+        files::names(&dir).map_err(|e| LogError::File { path: e.path, source: e.source })?;
+    let oldest_ms = clock::now().ms().saturating_sub_unsigned(keep_ms);
+    let old = |found: Metadata| found.is_file() && found.mtime().saturating_mul(1000) < oldest_ms;
+    let paths = names.into_iter().map(|name| dir.join(name));
+    // One that cannot be looked at is young.
+    Ok(paths.filter(|p| files::look(p).is_ok_and(|found| found.is_some_and(old))).collect())
+}
+
+/// Removes logs that are older than `keep_ms`; gives their number. Those that cannot be removed are left for the
+/// next time.
+///
+/// # Errors
+/// The directory cannot be read.
+pub fn remove_old_logs(agent_dir: &Path, keep_ms: u64) -> Result<u64, LogError> {
+    let removed = |path: &PathBuf| matches!(files::remove_optional(path), Ok(true));
+    Ok(old_logs(agent_dir, keep_ms)?.iter().filter(|p| removed(p)).count() as u64)
 }
 
 /// A stored log; `None` when it is not on this machine (any more).
@@ -145,17 +167,6 @@ fn write(dir: &Path, path: &Path, text: &[u8]) -> Result<(), FileError> {
         let _ = files::remove_optional(&temporary);
     }
     done
-}
-
-fn sweep(dir: &Path) {
-    let keep_s = i64::try_from(limits::LOG_RETENTION_DAYS * SECONDS_PER_DAY).unwrap_or(i64::MAX);
-    let oldest = clock::now().seconds().saturating_sub(keep_s);
-    for path in files::names(dir).unwrap_or_default().into_iter().map(|name| dir.join(name)) {
-        let old = |found: Metadata| found.is_file() && found.mtime() < oldest;
-        if files::look(&path).is_ok_and(|found| found.is_some_and(old)) {
-            let _ = files::remove_optional(&path);
-        }
-    }
 }
 
 #[cfg(test)]
@@ -217,10 +228,10 @@ mod tests {
             let path = dir.path().join("logs").join(&log.sha256);
             File::options().write(true).open(path).unwrap().set_modified(at).unwrap();
         };
-        let limit = i64::try_from(limits::LOG_RETENTION_DAYS * SECONDS_PER_DAY).unwrap();
+        let limit = i64::try_from(limits::LOG_RETENTION_MS / 1000).unwrap();
         age(&old, clock::now().seconds() - limit - 60);
         age(&kept, clock::now().seconds() - limit + 60);
-        store_log(dir.path(), &ran(stream(b"new", 0, b""), Captured::default())).unwrap();
+        assert_eq!(remove_old_logs(dir.path(), limits::LOG_RETENTION_MS).unwrap(), 1);
         assert!(load_log(dir.path(), &old.sha256).unwrap().is_none());
         assert!(load_log(dir.path(), &kept.sha256).unwrap().is_some());
     }

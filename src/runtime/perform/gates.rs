@@ -282,7 +282,12 @@ impl Session<'_> {
         };
         let mut result = judged(index, &ran, unlisted);
         if result.end != GateEnd::NotRun {
-            result.log = Some(log::store_log(&ledger.store().location().agent_dir(), &ran)?);
+            let dir = ledger.store().location().agent_dir();
+            result.log = Some(log::store_log(&dir, &ran)?);
+            // Under a setting that cannot be understood nothing goes: `gc` says what is wrong with it.
+            if let Ok(kept) = ledger.retention() {
+                let _ = log::remove_old_logs(&dir, kept.logs_ms);
+            }
             result.line = Some(self.line(index, gate, &result, subject.tree()));
         }
         Ok(result)

@@ -105,6 +105,16 @@ impl RefFiles {
         Ok(())
     }
 
+    /// True when there is no `packed-refs` file.
+    pub(super) fn lacks_packed(&self) -> Result<bool, StoreError> {
+        Ok(FileId::at(&self.common.join("packed-refs"))?.is_none())
+    }
+
+    /// What the file of a loose ref holds.
+    pub(super) fn bytes(&self, name: &str) -> Result<Vec<u8>, StoreError> {
+        Ok(files::read_optional(&self.common.join(name))?.unwrap_or_default())
+    }
+
     /// Makes sure that there is a `packed-refs` file.
     pub(super) fn ensure_packed(&self) -> Result<(), StoreError> {
         let path = self.common.join("packed-refs");

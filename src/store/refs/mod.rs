@@ -277,6 +277,23 @@ impl Refs {
         }
     }
 
+    /// True when the backend has a `packed-refs` file and it is missing.
+    pub(super) fn lacks_packed(&self) -> Result<bool, StoreError> {
+        match &self.reader.0 {
+            Backend::Files(backend) => backend.lacks_packed(),
+            Backend::Reftable(_) => Ok(false),
+        }
+    }
+
+    /// What is stored under a name that holds no id, as it is; nothing where that is not kept in a file.
+    pub(super) fn bytes(&self, name: &str) -> Result<Vec<u8>, StoreError> {
+        check_name(name)?;
+        match &self.reader.0 {
+            Backend::Files(backend) => backend.bytes(name),
+            Backend::Reftable(_) => Ok(Vec::new()),
+        }
+    }
+
     /// Removes what dead processes of ours left. The caller holds the kernel lock.
     pub(super) fn sweep(&self) -> Result<u64, StoreError> {
         match &self.reader.0 {

@@ -1,0 +1,125 @@
+//! What belongs to the journal: its index, its finished segments, and that what it names is there.
+
+use super::report::{Findings, Severity};
+use crate::{
+    code::Code,
+    domain::{
+        oid::Oid,
+        policy::{Candidate, Policy},
+    },
+    enforce::{chain::Chain, commits::Objects},
+    ledger::{Ledger, Remedy},
+    store::{
+        StoreError,
+        object::Kind,
+        segments::{Finished, Standing},
+        tree::Mode,
+    },
+};
+use std::collections::HashSet;
+
+/// The index of events says what the journal says.
+pub(super) fn index(ledger: &Ledger, found: &mut Findings) {
+    let store = ledger.store();
+    let damage = store.own_tip().and_then(|tip| tip.map_or(Ok(None), |t| store.index_damage(&t)));
+    match damage {
+        Ok(None) => {}
+        Ok(Some(what)) => found.repairable("the index of events", what, Remedy::RebuildIndex),
+        // A journal that cannot be followed is told of where it is read.
+        Err(e) if e.is_damage() => {}
+        Err(e) => found.problem(e.code(), "the index of events", e.to_string()),
+    }
+}
+
+/// Every finished segment of our own journal has a ref at the entry that the segment after it continues. One that
+/// was dropped is gone for good: nothing is wrong with that.
+pub(super) fn finished_segments(ledger: &Ledger, found: &mut Findings) {
+    let store = ledger.store();
+    let finished = store
+        .own_tip()
+        .and_then(|tip| tip.map_or(Ok(Vec::new()), |tip| store.finished_segments(&tip)));
+    let finished = match finished {
+        Ok(finished) => finished,
+        Err(e) => return found.store("the segments of the journal", &e),
+    };
+    for Finished { name, last, standing, .. } in finished {
+        let last = last.map_or_else(|| "an entry nobody names".to_owned(), |id| id.to_string());
+        match standing {
+            Standing::Whole | Standing::Dropped => {}
+            Standing::Lost => {
+                let what = format!(
+                    "the ref is gone, its last entry is here: git update-ref {name} {last}"
+                );
+                let repair = Remedy::RestoreSegment { name: name.clone() };
+                found.repairable(&name, what, repair);
+            }
+            Standing::Elsewhere { actual } => {
+                let what = format!("it is at {actual}, the segment after it continues {last}");
+                found.add(Severity::Broken, Code::JournalDiverged, &name, what);
+            }
+            Standing::Unproven => {
+                let what = "nothing here proves it: a segment after it is missing".to_owned();
+                found.problem(Code::StoreUnusable, &name, what);
+            }
+        }
+    }
+}
+
+/// What open policies wait for must be there whole, and kept alive by the evidence chain.
+pub(super) fn candidates(ledger: &Ledger, own: &Chain, found: &mut Findings) {
+    let objects = Objects(ledger.store());
+    let open = own.state.policies.values().filter(|p| !p.status.is_terminal());
+    let open: Vec<(&Policy, Candidate)> = open.filter_map(|p| Some((p, p.candidate?))).collect();
+    if open.is_empty() {
+        return;
+    }
+    let pinned = match pins(ledger, own) {
+        Ok(pinned) => pinned,
+        Err(e) => {
+            found.store("the evidence chain", &e);
+            HashSet::new()
+        }
+    };
+    for (policy, candidate) in open {
+        let id = policy.policy_id.as_str();
+        if let Err(e) = whole(objects, &candidate) {
+            found.store(id, &e);
+        }
+        if !pinned.contains(&candidate.commit) {
+            let what = format!("no evidence keeps its candidate {} alive", candidate.commit);
+            found.problem(Code::StoreUnusable, id, what);
+        }
+    }
+}
+
+/// Every commit the evidence chain keeps alive.
+fn pins(ledger: &Ledger, own: &Chain) -> Result<HashSet<Oid>, StoreError> {
+    let objects = Objects(ledger.store());
+    let mut pinned = HashSet::new();
+    // The first pin of a segment has the pinned commit alone for a parent, so each chain ends in its segment.
+    for tip in ledger.store().evidence_tips(&own.writer)? {
+        let mut next = Some(tip);
+        while let Some(id) = next {
+            let pin = objects.commit(&id)?;
+            // The pinned commit is the last parent, the pin before the first of two.
+            pinned.extend(pin.parents.last().copied());
+            next = pin.parents.first().copied().filter(|_| pin.parents.len() > 1);
+        }
+    }
+    Ok(pinned)
+}
+
+/// Everything the candidate adds to its parent can be read.
+fn whole(objects: Objects<'_>, candidate: &Candidate) -> Result<(), StoreError> {
+    let commit = objects.commit(&candidate.commit)?;
+    let parent = objects.commit(&candidate.parent)?;
+    for changed in objects.changed(&parent.tree, &commit.tree)? {
+        match changed.to {
+            Some((Mode::Tree | Mode::Submodule, _)) | None => {}
+            Some((Mode::File | Mode::Executable | Mode::Symlink | Mode::OldFile(_), id)) => {
+                objects.get(&id, Kind::Blob)?;
+            }
+        }
+    }
+    Ok(())
+}

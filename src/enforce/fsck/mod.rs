@@ -1,0 +1,108 @@
+//! `fsck`: the store mended as far as its log reaches, then everything compared with everything.
+//!
+//! Contract: what the write-ahead log proves is mended, as every command does it; all else is reported and left
+//! alone. Broken is what makes answers unreliable (2); a projection that can be restored, or a file left behind,
+//! is a problem (1). What could not be looked at is a finding, never "fine". A finding names what can be done about it
+//! as a value; who is asked to repair applies it.
+
+mod branches;
+mod journal;
+mod notes;
+mod report;
+mod side;
+
+pub use report::{Finding, FsckReport, Severity};
+
+use super::{
+    chain::Chain,
+    verify::{VerifyError, read_journals},
+};
+use crate::{
+    code::Code,
+    ledger::{Ledger, Remedy},
+    store::{Recovered, StoreError},
+};
+use report::Findings;
+
+/// Checks the store and mends what its log proves.
+///
+/// # Errors
+/// The journal lock cannot be had.
+pub fn fsck(ledger: &Ledger) -> Result<FsckReport, VerifyError> {
+    let mut found = Findings::default();
+    let before = side::staged(ledger, &mut found);
+    // Readers remove an index that they find wrong, so it is looked at before anything is read.
+    journal::index(ledger, &mut found);
+    let healed = log(ledger, &mut found)?;
+    let trust = ledger.trust().map_err(|e| found.problem(e.code(), "trusted ref", e.to_string()));
+    let chains = match read_journals(ledger, trust.as_ref().ok()) {
+        Ok(chains) => chains,
+        Err(e) => {
+            found.store("the journals", &e);
+            Vec::new()
+        }
+    };
+    for chain in &chains {
+        if let Some(broken) = &chain.broken {
+            let at = broken.at.map_or_else(String::new, |at| format!("entry {at}: "));
+            let what = format!("{at}{}", broken.why);
+            found.add(Severity::Broken, Code::JournalCorrupt, chain.writer.as_str(), what);
+        }
+    }
+    if let Some(own) = own(ledger, &chains, &mut found) {
+        journal::candidates(ledger, own, &mut found);
+        notes::receipts(ledger, own, &mut found);
+        branches::landed(ledger, own, &mut found);
+        side::programs(ledger, own, &mut found);
+    }
+    notes::readable(ledger, &mut found);
+    journal::finished_segments(ledger, &mut found);
+    side::files_of_ours(ledger, &mut found);
+    side::runs(ledger, &mut found);
+    side::packs(ledger, &mut found);
+    side::refs(ledger, &mut found);
+    side::leftovers(&before, ledger, &mut found);
+    Ok(found.report(healed, &chains))
+}
+
+/// The log and what it proves.
+fn log(ledger: &Ledger, found: &mut Findings) -> Result<Recovered, VerifyError> {
+    match ledger.store().fsck_wal() {
+        Ok(healed) => {
+            if let Some(why) = &healed.pending {
+                found.problem(Code::LockTimeout, "the journal", why.clone());
+            }
+            return Ok(healed);
+        }
+        Err(e) if e.code() == Code::ReadOnly => {
+            let what = format!("nothing could be mended: {e}");
+            found.problem(Code::ReadOnly, "the write-ahead log", what);
+        }
+        Err(e @ StoreError::Lock(_)) => return Err(e.into()),
+        Err(StoreError::Diverged { name, actual, ours }) => {
+            let what = format!(
+                "it is at {actual}, the log says {ours}, and neither leads to the other; compare them with git log \
+                 --graph {actual} {ours}, then keep what was answered with git update-ref {name} {ours} {actual}"
+            );
+            found.add(Severity::Broken, Code::JournalDiverged, &name, what);
+        }
+        Err(e) => {
+            found.store("the write-ahead log", &e);
+            if matches!(e, StoreError::CorruptWal { .. }) {
+                found.offer(Remedy::PutLogAside);
+            }
+        }
+    }
+    Ok(Recovered::default())
+}
+
+/// This clone's own journal, as far as it holds.
+fn own<'a>(ledger: &Ledger, chains: &'a [Chain], found: &mut Findings) -> Option<&'a Chain> {
+    match ledger.store().writer() {
+        Ok(writer) => chains.iter().find(|c| Some(&c.writer) == writer.as_ref()),
+        Err(e) => {
+            found.store("the writer id", &e);
+            None
+        }
+    }
+}

@@ -1,0 +1,131 @@
+//! What lies beside the journal: files of ours, runs, packs and refs that belong to nobody.
+
+use super::report::Findings;
+use crate::{
+    code::Code,
+    domain::ids::PolicyId,
+    enforce::chain::Chain,
+    ledger::{Ledger, Remedy},
+    sys::{
+        clock, files,
+        process::{self, Liveness, ProcessId},
+    },
+};
+use serde_json::Value;
+use std::path::{Path, PathBuf};
+
+/// The files that are told anew when they are lost hold what they should.
+pub(super) fn files_of_ours(ledger: &Ledger, found: &mut Findings) {
+    match ledger.store().damaged_side_files() {
+        Ok(damaged) => {
+            for file in damaged {
+                let subject = format!("agentproto/{}", file.file_name());
+                let what = "it does not hold what it should".to_owned();
+                found.repairable(&subject, what, Remedy::MendSideFile(file));
+            }
+        }
+        Err(e) => found.store("files of agentproto", &e),
+    }
+    match ledger.store().own_tip().and_then(|tip| {
+        // Without a journal nobody needs it yet.
+        Ok(tip.is_some() && ledger.store().lacks_packed_refs()?)
+    }) {
+        Ok(false) => {}
+        Ok(true) => {
+            let what = "without it a new ref can overwrite one that git packs meanwhile".to_owned();
+            found.repairable("packed-refs", what, Remedy::AddPackedRefs);
+        }
+        // A journal that cannot be read is told of where it is read.
+        Err(e) if e.is_damage() => {}
+        Err(e) => found.store("packed-refs", &e),
+    }
+}
+
+/// Where the programs of a policy are on this machine.
+pub(super) fn programs(ledger: &Ledger, own: &Chain, found: &mut Findings) {
+    for path in below(ledger, "local", found) {
+        let stem = path.file_stem().and_then(|s| s.to_str());
+        let policy = stem.and_then(|s| s.parse::<PolicyId>().ok());
+        let known = policy.is_some_and(|id| own.state.policies.contains_key(&id));
+        let sound = json(&path).is_some_and(|value| value["programs"].is_array());
+        // Written before the event that names the policy, so a lone one can be a moment old: it harms nobody.
+        if known && !sound {
+            let what = "it does not say where programs are".to_owned();
+            let subject = path.display().to_string();
+            found.repairable(&subject, what, Remedy::PutFileAside { path });
+        }
+    }
+}
+
+/// Runs whose owner and runner are gone.
+pub(super) fn runs(ledger: &Ledger, found: &mut Findings) {
+    for path in below(ledger, "live", found) {
+        let subject = path.display().to_string();
+        let Some(record) = json(&path) else { continue };
+        let who = |name: &str| serde_json::from_value::<ProcessId>(record[name].clone()).ok();
+        let gone = |who: ProcessId| process::alive(&who) == Liveness::Gone;
+        if who("owner").is_some_and(gone) && who("runner").is_none_or(gone) {
+            let what = "its processes are gone; git agentproto gc clears it away".to_owned();
+            found.problem(Code::StoreUnusable, &subject, what);
+        }
+    }
+}
+
+/// Packs that no repack may drop, though nothing needs that any more.
+pub(super) fn packs(ledger: &Ledger, found: &mut Findings) {
+    match ledger.store().stale_orphan_packs(clock::now()) {
+        Ok(names) if names.is_empty() => {}
+        Ok(names) => {
+            let what = "they keep out of every repack, and no list of ours names them".to_owned();
+            found.repairable(&names.join(", "), what, Remedy::ReleasePacks);
+        }
+        Err(e) => found.store("packs", &e),
+    }
+}
+
+/// Refs in our namespace that are nobody's.
+pub(super) fn refs(ledger: &Ledger, found: &mut Findings) {
+    match ledger.store().odd_refs() {
+        Ok(odd) => {
+            for (name, what) in odd {
+                found.problem(Code::StoreUnusable, &name, what);
+            }
+        }
+        Err(e) => found.store("refs of agentproto", &e),
+    }
+}
+
+/// Staged files of the store. Their names are used once, and only under the journal lock.
+pub(super) fn staged(ledger: &Ledger, found: &mut Findings) -> Vec<PathBuf> {
+    below(ledger, "tmp", found)
+}
+
+/// A staged file that was there before we had the lock, and still is, belongs to nobody alive.
+pub(super) fn leftovers(before: &[PathBuf], ledger: &Ledger, found: &mut Findings) {
+    for path in staged(ledger, found).into_iter().filter(|p| before.contains(p)) {
+        let subject = path.display().to_string();
+        let what = "a file left behind".to_owned();
+        found.repairable(&subject, what, Remedy::PutFileAside { path });
+    }
+}
+
+/// The files in a directory of ours.
+fn below(ledger: &Ledger, dir: &str, found: &mut Findings) -> Vec<PathBuf> {
+    let dir = ledger.store().location().agent_dir().join(dir);
+    match files::names(&dir) {
+        Ok(names) => {
+            let paths = names.into_iter().map(|n| dir.join(n));
+            paths.filter(|p| files::is_file(p).unwrap_or(true)).collect()
+        }
+        Err(e) => {
+            found.problem(Code::Io, &dir.display().to_string(), e.to_string());
+            Vec::new()
+        }
+    }
+}
+
+/// A file as JSON; none when it is gone or holds none.
+fn json(path: &Path) -> Option<Value> {
+    let bytes = files::read_optional(path).ok()??;
+    serde_json::from_slice(&bytes).ok()
+}

@@ -1,0 +1,236 @@
+//! `fsck` on stores that were hurt: it runs whatever is wrong, says what it would do, and does that once.
+
+use crate::{
+    env::{Output, TestEnv},
+    house::text,
+};
+use serde_json::Value;
+use std::{fs, path::PathBuf};
+
+fn agent(env: &TestEnv, below: &str) -> PathBuf {
+    env.repo().join(".git/agentproto").join(below)
+}
+
+/// The findings of a look, which ends with this exit code.
+#[track_caller]
+fn findings(env: &TestEnv, exit: i32) -> Vec<Value> {
+    let report = env.ap(&["fsck", "--json"]).exits(exit).json();
+    assert!(report.get("repaired").is_none(), "a look repairs nothing: {report}");
+    report["findings"].as_array().unwrap().clone()
+}
+
+fn repair(env: &TestEnv) -> Output {
+    env.ap(&["fsck", "--repair", "--json"])
+}
+
+fn count(report: &Value, field: &str) -> usize {
+    report[field].as_array().unwrap().len()
+}
+
+/// Repairs so many things; afterwards nothing is wrong, and there is nothing left to repair.
+#[track_caller]
+fn repairs(env: &TestEnv, things: usize) {
+    let told = env.ap(&["fsck", "--repair", "--dry-run", "--json"]).json();
+    assert_eq!((&told["dryRun"], count(&told, "repaired")), (&Value::Bool(true), 0), "{told}");
+    let done = repair(env).exits(0).json();
+    assert_eq!((count(&done, "repaired"), count(&done, "notRepaired")), (things, 0), "{done}");
+    let again = repair(env).exits(0).json();
+    assert_eq!((count(&again, "repaired"), count(&again, "findings")), (0, 0), "{again}");
+}
+
+/// Everything goes on: an event is recorded, none is missing, git finds nothing wrong either.
+#[track_caller]
+fn goes_on(env: &TestEnv) {
+    env.adopt("after");
+    env.assert_no_gap();
+    env.git(&["fsck", "--strict"]);
+    findings(env, 0);
+}
+
+#[test]
+fn a_damaged_log_is_put_aside_when_everything_can_be_read_without_it() {
+    type Damage = fn(&mut Vec<u8>);
+    let damages: [(&str, Damage); 4] = [
+        ("cut short", |log| log.truncate(100)),
+        ("without a head", |log| log[..8192].fill(0)),
+        ("garbage", |log| log.fill(0xa5)),
+        ("empty", Vec::clear),
+    ];
+    for (what, damage) in damages {
+        let env = TestEnv::new();
+        env.adopt("before");
+        let mut log = fs::read(agent(&env, "wal")).unwrap();
+        damage(&mut log);
+        fs::write(agent(&env, "wal"), &log).unwrap();
+        let found = findings(&env, 2);
+        assert_eq!(text(&found[0], "code"), "journal-corrupt", "{what}");
+        assert!(text(&found[0], "repair").contains("agentproto/damaged"), "{what}");
+        assert_eq!(fs::read(agent(&env, "wal")).unwrap(), log, "{what}");
+        repairs(&env, 1);
+        assert_eq!(fs::read(agent(&env, "damaged/wal.1")).unwrap(), log, "{what}");
+        goes_on(&env);
+    }
+}
+
+#[test]
+fn a_log_older_than_the_ref_is_caught_up_without_being_asked() {
+    let env = TestEnv::new();
+    env.adopt("one");
+    let older = fs::read(agent(&env, "wal")).unwrap();
+    env.adopt("two");
+    fs::write(agent(&env, "wal"), older).unwrap();
+    findings(&env, 0);
+    goes_on(&env);
+}
+
+#[test]
+fn a_journal_ref_that_is_lost_comes_back_from_the_log() {
+    let env = TestEnv::new();
+    env.adopt("one");
+    let name = env.journal();
+    let tip = env.git(&["rev-parse", &name]);
+    let file = env.repo().join(".git").join(&name);
+    for damage in [Some("garbage\n"), Some(""), None] {
+        match damage {
+            Some(text) => fs::write(&file, text).unwrap(),
+            None => fs::remove_file(&file).unwrap(),
+        }
+        let report = env.ap(&["fsck", "--json"]).exits(0).json();
+        assert_eq!(report["healedRefs"], serde_json::json!([name]), "{damage:?}");
+        assert_eq!(env.git(&["rev-parse", &name]), tip);
+    }
+    goes_on(&env);
+}
+
+#[test]
+fn a_journal_that_diverged_is_explained_and_left_alone() {
+    let env = TestEnv::new();
+    env.adopt("one");
+    let (name, tip) = (env.journal(), env.git(&["rev-parse", &env.journal()]));
+    let other = env.git(&["rev-parse", "HEAD"]);
+    env.git(&["update-ref", &name, &other]);
+    env.ap(&["session", "list"]).exits(2);
+    let found = findings(&env, 2);
+    assert_eq!(text(&found[0], "code"), "journal-diverged");
+    let what = text(&found[0], "what");
+    let advice = format!("git update-ref {name} {tip} {other}");
+    assert!(what.contains(&advice), "{what}");
+    assert_eq!(found[0]["repair"], Value::Null);
+    let done = repair(&env).exits(2).json();
+    assert_eq!(count(&done, "repaired"), 0, "{done}");
+    assert_eq!(env.git(&["rev-parse", &name]), other);
+    // What it says is what helps.
+    let words: Vec<&str> = advice.split(' ').skip(1).collect();
+    env.git(&words);
+    goes_on(&env);
+}
+
+#[test]
+fn files_of_ours_that_are_damaged_are_told_anew() {
+    let env = TestEnv::new();
+    env.adopt("one");
+    env.ap(&["gc"]).exits(0);
+    let own = env.journal();
+    for (file, data) in [("writer", &b""[..]), ("recovered", b"{"), ("packs", b"\xff\n")] {
+        fs::write(agent(&env, file), data).unwrap();
+        let found = findings(&env, 1);
+        assert_eq!(text(&found[0], "subject"), format!("agentproto/{file}"));
+        repairs(&env, 1);
+        assert_eq!(fs::read(agent(&env, &format!("damaged/{file}.1"))).unwrap(), data);
+    }
+    let seek = fs::read_dir(agent(&env, "seek")).unwrap().next().unwrap().unwrap().path();
+    let good = fs::read(&seek).unwrap();
+    let mut forged = good.clone();
+    forged[40] ^= 1;
+    fs::write(&seek, forged).unwrap();
+    assert_eq!(text(&findings(&env, 1)[0], "subject"), "the index of events");
+    repairs(&env, 1);
+    assert_eq!(fs::read(&seek).unwrap(), good);
+    assert_eq!(env.journal(), own);
+    goes_on(&env);
+}
+
+#[test]
+fn a_missing_guard_against_packed_refs_is_made_again() {
+    let env = TestEnv::new();
+    env.adopt("one");
+    let file = env.repo().join(".git/packed-refs");
+    if !file.exists() {
+        return crate::house::skipped("refs are in tables");
+    }
+    fs::remove_file(file).unwrap();
+    assert_eq!(text(&findings(&env, 1)[0], "subject"), "packed-refs");
+    repairs(&env, 1);
+    goes_on(&env);
+}
+
+#[test]
+fn lost_and_damaged_notes_are_written_again_from_the_journal() {
+    let env = TestEnv::new();
+    let (_, commit) = env.governed("f.txt");
+    let first = env.git(&["rev-parse", "HEAD~1"]);
+    let acks = "refs/notes/agentproto/acks";
+    let whole = |env: &TestEnv| {
+        assert_eq!(env.note_lines("acks", &commit, "agentproto-ack/1 approve ").len(), 1);
+        assert_eq!(env.note_lines("gates", &commit, "agentproto-gate/1 pass ").len(), 1);
+    };
+    whole(&env);
+    // Somebody rewrites our note and has one of their own.
+    let add = ["notes", "--ref=agentproto/acks", "add", "-f", "-m"];
+    env.git(&[&add[..], &["a person's words", &commit]].concat());
+    env.git(&[&add[..], &["on another commit", &first]].concat());
+    assert_eq!(text(&findings(&env, 1)[0], "code"), "store-unusable");
+    repairs(&env, 1);
+    whole(&env);
+    assert_eq!(env.note_lines("acks", &commit, "a person's words").len(), 1);
+    assert_eq!(env.note_lines("acks", &first, "on another commit").len(), 1);
+    // Both refs are gone.
+    env.git(&["update-ref", "-d", acks]);
+    env.git(&["update-ref", "-d", "refs/notes/agentproto/gates"]);
+    repairs(&env, 2);
+    whole(&env);
+    // What is there is no notes at all.
+    let file = env.repo().join(".git").join(acks);
+    for (number, held) in
+        [(1, "garbage\n".to_owned()), (2, format!("{}\n", "1".repeat(commit.len())))]
+    {
+        fs::write(&file, &held).unwrap();
+        assert!(findings(&env, 1).iter().any(|f| f["subject"] == acks));
+        repairs(&env, 2);
+        whole(&env);
+        let kept = fs::read_to_string(agent(&env, &format!("damaged/notes-acks.{number}")));
+        assert_eq!(kept.unwrap(), held);
+    }
+    goes_on(&env);
+}
+
+#[test]
+fn without_its_directory_nothing_is_wrong() {
+    let env = TestEnv::new();
+    env.governed("f.txt");
+    fs::remove_dir_all(agent(&env, "")).unwrap();
+    findings(&env, 0);
+    goes_on(&env);
+}
+
+#[test]
+fn what_cannot_be_repaired_is_told_and_stays() {
+    let env = TestEnv::new();
+    env.adopt("one");
+    env.git(&["update-ref", "refs/agentproto/mine", "HEAD"]);
+    let found = findings(&env, 1);
+    assert_eq!(
+        (text(&found[0], "subject").as_str(), &found[0]["repair"]),
+        ("refs/agentproto/mine", &Value::Null)
+    );
+    let done = repair(&env).exits(1).json();
+    assert_eq!((count(&done, "repaired"), count(&done, "findings")), (0, 1), "{done}");
+    env.git(&["rev-parse", "refs/agentproto/mine"]);
+    // A look from inside a session changes nothing of trust.
+    env.tool(&["fsck", "--repair"]).env("AGENTPROTO_SESSION_ID", "x").done().exits(1);
+}
+
+#[test]
+fn a_dry_run_belongs_to_a_repair() {
+    TestEnv::bare().ap(&["fsck", "--dry-run"]).exits(129);
+}
