@@ -575,16 +575,13 @@ fn what_a_prune_took_is_packed_at_the_next_look() {
     assert_complete(&repo, &own_ref(&store), store.own_tip().unwrap().unwrap().seq);
 }
 
-#[test]
-fn parallel_appends_beside_gc_have_no_gap() {
-    const THREADS: usize = 4;
-    const EACH: usize = 40;
-    let repo = TestRepo::new();
+/// Runs each of these git commands in a loop while `work` goes on. The loops end with it even when it panics: their
+/// scope waits for them, and what went wrong would never be shown.
+fn beside<T>(repo: &TestRepo, commands: &[&[&str]], work: impl FnOnce() -> T) -> T {
     let stop = AtomicBool::new(false);
-    let acked: BTreeSet<(u64, Oid)> = thread::scope(|scope| {
-        for args in [&["gc", "-q", "--prune=now"][..], &["pack-refs", "--all"], &["repack", "-adq"]]
-        {
-            let (repo, stop) = (&repo, &stop);
+    thread::scope(|scope| {
+        for args in commands {
+            let stop = &stop;
             scope.spawn(move || {
                 while !stop.load(Ordering::Relaxed) {
                     // They get into each other's way; what they do to us is the point.
@@ -592,21 +589,34 @@ fn parallel_appends_beside_gc_have_no_gap() {
                 }
             });
         }
-        let writers: Vec<_> = (0..THREADS)
-            .map(|t| {
-                let repo = &repo;
-                scope.spawn(move || {
-                    let store = open(repo);
-                    (0..EACH)
-                        .flat_map(|n| append(&store, &format!("t{t}n{}", n % 5)).written)
-                        .map(|w| (w.seq, w.id))
-                        .collect::<Vec<_>>()
-                })
-            })
-            .collect();
-        let acked = writers.into_iter().flat_map(|w| w.join().unwrap()).collect();
+        let done = std::panic::catch_unwind(std::panic::AssertUnwindSafe(work));
         stop.store(true, Ordering::Relaxed);
-        acked
+        done.unwrap_or_else(|cause| std::panic::resume_unwind(cause))
+    })
+}
+
+#[test]
+#[should_panic(expected = "the work failed")]
+fn work_that_fails_beside_git_is_shown() {
+    beside(&TestRepo::new(), &[&["pack-refs", "--all"]], || panic!("the work failed"))
+}
+
+#[test]
+fn parallel_appends_beside_gc_have_no_gap() {
+    const THREADS: usize = 4;
+    const EACH: usize = 40;
+    let repo = TestRepo::new();
+    let write = &|t: usize| {
+        let store = open(&repo);
+        let appended = (0..EACH).flat_map(|n| append(&store, &format!("t{t}n{}", n % 5)).written);
+        appended.map(|w| (w.seq, w.id)).collect::<Vec<_>>()
+    };
+    let git = [&["gc", "-q", "--prune=now"][..], &["pack-refs", "--all"], &["repack", "-adq"]];
+    let acked: BTreeSet<(u64, Oid)> = beside(&repo, &git, || {
+        thread::scope(|scope| {
+            let writers: Vec<_> = (0..THREADS).map(|t| scope.spawn(move || write(t))).collect();
+            writers.into_iter().flat_map(|w| w.join().unwrap()).collect()
+        })
     });
     let store = open(&repo);
     store.fsck_wal().unwrap();

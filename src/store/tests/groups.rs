@@ -293,23 +293,10 @@ fn who_takes_the_lock_writes_the_open_group_first() {
     assert!(store.loose.is_there(&loose.id));
 }
 
-/// Runs git's housekeeping in a loop while `work` goes on.
+/// Runs git's housekeeping without `gc` in loops while `work` goes on.
 fn beside_housekeeping<T>(repo: &TestRepo, work: impl FnOnce() -> T) -> T {
-    let stop = AtomicBool::new(false);
-    thread::scope(|scope| {
-        for args in [&["prune", "--expire=now"][..], &["pack-refs", "--all"], &["repack", "-adq"]] {
-            let stop = &stop;
-            scope.spawn(move || {
-                while !stop.load(Ordering::Relaxed) {
-                    // They get into each other's way; what they do to us is the point.
-                    let _ = repo.command(args).output();
-                }
-            });
-        }
-        let done = panic::catch_unwind(panic::AssertUnwindSafe(work));
-        stop.store(true, Ordering::Relaxed);
-        done.unwrap_or_else(|cause| panic::resume_unwind(cause))
-    })
+    let git = [&["prune", "--expire=now"][..], &["pack-refs", "--all"], &["repack", "-adq"]];
+    beside(repo, &git, work)
 }
 
 /// Appends from that many threads to these stores in turn; every acknowledged entry.
