@@ -48,6 +48,9 @@ pub const SEEK_OVERRUN_EVENTS: usize = 64;
 pub const PAGE_CHUNK_EVENTS: usize = 256;
 /// Most a clock may have been set back for `--since TIME` to leave out nothing later, milliseconds.
 pub const CLOCK_SET_BACK_MS: i64 = 24 * 3600 * 1000;
+/// How much earlier by its time than the event before it an event is when the clock was set back, milliseconds. The
+/// time is taken before the turn to write comes, so writers that wait for each other differ by less without that.
+pub const CLOCK_STEP_MS: i64 = 60_000;
 /// WAL frames that make a checkpoint due (storage C).
 pub const CHECKPOINT_FRAMES: usize = 256;
 /// WAL bytes that make a checkpoint due (storage C).
@@ -147,5 +150,7 @@ const _: () = assert!(HEAL_RECENT < HEAL_TURNS && HEAL_TURNS < CHECKPOINT_FRAMES
 const _: () = assert!(GROUP_BYTES + CHECKPOINT_BYTES < WAL_PREALLOCATED_BYTES);
 const _: () = assert!(GROUP_BYTES < WAL_FRAME_BYTES);
 const _: () = assert!(TREE_KILL_MS < CANCEL_WAIT_MS);
+const _: () = assert!(JOURNAL_LOCK_WAIT_MS < CLOCK_STEP_MS.unsigned_abs());
+const _: () = assert!(CLOCK_STEP_MS < CLOCK_SET_BACK_MS);
 const _: () = assert!(TREE_KILL_MS < RUNNER_MARGIN_MS);
 const _: () = assert!(TAIL_SHOWN_BYTES <= OUTPUT_TAIL_BYTES);

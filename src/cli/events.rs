@@ -50,6 +50,9 @@ pub(super) fn run(cx: &Cx, args: &EventsArgs) -> Result<u8, CliError> {
         })?;
     } else {
         let page = ledger.events(&query)?;
+        if let Some(seq) = page.set_back {
+            cx.note(&seen::set_back(seq));
+        }
         cx.answer(&object(&page), &text(&page))?;
     }
     Ok(exit::DONE)
@@ -78,12 +81,16 @@ fn names_a_kind(text: &str) -> bool {
 
 fn object(page: &Page) -> Value {
     let events: Vec<Value> = page.events.iter().map(|e| Value::Object(seen::object(e))).collect();
-    json!({
+    let mut object = json!({
         "schema": "agentproto/events/1",
         "events": events,
         "next": page.next.map(|id| id.to_string()),
         "more": page.more,
-    })
+    });
+    if let Some(seq) = page.set_back {
+        object["clockSetBackAt"] = seq.into();
+    }
+    object
 }
 
 fn text(page: &Page) -> String {
@@ -109,7 +116,7 @@ mod tests {
 
     #[test]
     fn an_empty_journal_has_no_next() {
-        let page = Page { events: vec![], next: None, more: false };
+        let page = Page { events: vec![], next: None, more: false, set_back: None };
         assert_eq!(
             object(&page).to_string(),
             r#"{"schema":"agentproto/events/1","events":[],"next":null,"more":false}"#

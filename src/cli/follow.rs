@@ -3,7 +3,7 @@
 //! Contract: what is written is flushed entry by entry. It ends by itself when the reader of stdout is gone
 //! and when the `git` wrapper that started this program is gone; it watches the repository, no process.
 
-use super::{cx::Cx, error::CliError};
+use super::{cx::Cx, error::CliError, seen};
 use crate::{
     domain::cursor::Since,
     ledger::{Ledger, Query, Seen},
@@ -29,6 +29,9 @@ pub(super) fn follow(
     loop {
         query.limit = left.min(limits::EVENTS_LIMIT_DEFAULT);
         let page = ledger.events(&query)?;
+        if let Some(seq) = page.set_back {
+            cx.say(&seen::set_back(seq));
+        }
         for seen in &page.events {
             cx.out(&show(seen))?;
         }

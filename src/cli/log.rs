@@ -36,12 +36,18 @@ pub(super) fn run(cx: &Cx, args: LogArgs) -> Result<u8, CliError> {
         go_on(cx, &ledger, entity.as_ref(), &names)?;
     } else {
         let tip = ledger.tip()?;
-        let mut told = None;
+        let (mut told, mut set_back) = (None::<Seen>, None);
         let most = args.limit.unwrap_or(usize::MAX);
         for seen in story(&ledger, tip.as_ref(), entity.as_ref())?.take(most) {
             let seen = seen?;
             cx.out(&line(cx, &names, &seen))?;
+            if let Some(later) = told.filter(|later| later.is_set_back_from(seen.message.at)) {
+                set_back = Some(later.message.seq);
+            }
             told = Some(seen);
+        }
+        if let Some(seq) = set_back {
+            cx.say(&seen::set_back(seq));
         }
         if args.limit.is_none()
             && let Some(before) = told.and_then(|seen| goes_on_before(&seen, entity.as_ref()))

@@ -60,6 +60,13 @@ pub(super) fn stream_object(seen: &Seen) -> Value {
     Value::Object(fields)
 }
 
+/// The warning about an event that is earlier by its time than one before it.
+pub(super) fn set_back(seq: u64) -> String {
+    format!(
+        "warning: the clock was set back before event {seq} was recorded: numbers tell the order, times do not"
+    )
+}
+
 /// What the last gate said; a policy without gates passes too.
 fn verdict(message: &Message) -> Option<Value> {
     let last = || message.data.get("results")?.as_array()?.last()?.get("verdict").cloned();

@@ -55,6 +55,18 @@ pub struct Page {
     pub next: Option<Oid>,
     /// The limit cut the page.
     pub more: bool,
+    /// Number of the first event examined before which the clock was set back; `None` when it was not, or when the
+    /// event before the page is not kept.
+    pub set_back: Option<u64>,
+}
+
+impl Seen {
+    /// True when the clock was set back between an event of that time and this later one: by more than writers that
+    /// wait for each other explain.
+    #[must_use]
+    pub fn is_set_back_from(&self, before: Timestamp) -> bool {
+        self.message.at.plus_ms(limits::CLOCK_STEP_MS) <= before
+    }
 }
 
 /// One of several things a label could mean.
@@ -512,9 +524,11 @@ impl Ledger {
             Some(since) => self.position_in(tip.as_ref(), since)?,
             None => tip.as_ref().map_or(Ok(1), |tip| self.store.first_kept(tip))? - 1,
         };
-        let mut page = Page { events: vec![], next: None, more: false };
+        let mut page = Page { events: vec![], next: None, more: false, set_back: None };
         let Some(tip) = tip else { return Ok(page) };
         let mut seq = after + 1;
+        // When this event cannot be read, the page that ends with it fails; this one need not.
+        let mut before = self.kept_at(&tip, after).ok().flatten().map(|seen| seen.message.at);
         let mut chunk = query.limit.saturating_add(1).min(limits::PAGE_CHUNK_EVENTS);
         while seq <= tip.seq {
             let entries = self.store.entries_from(&tip, seq, chunk)?;
@@ -527,6 +541,10 @@ impl Ledger {
                 }
                 (page.next, seq) = (Some(entry.id), entry.seq + 1);
                 let seen = seen(&tip.writer, &entry)?;
+                if page.set_back.is_none() && before.is_some_and(|b| seen.is_set_back_from(b)) {
+                    page.set_back = Some(seen.message.seq);
+                }
+                before = Some(seen.message.at);
                 if query.matches(&seen.message) {
                     page.events.push(seen);
                 }

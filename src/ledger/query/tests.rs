@@ -75,6 +75,29 @@ fn nothing_later_than_a_time_is_left_out_though_the_clock_was_set_back() {
 }
 
 #[test]
+fn a_clock_set_back_is_told_by_the_page_that_shows_it() {
+    let lab = Lab::new();
+    let ledger = small(&lab);
+    let step = limits::CLOCK_STEP_MS;
+    // Event 3 is as late as writers that wait make it; before event 9, the first of a segment, the clock is set back.
+    for ms in [0, step, 1, 2, 3, 4, 5, step + 5, 5, 6, 6 - step] {
+        at(&ledger, NOON_MS + ms);
+    }
+    let told = |since: u64, kinds: &[&str], limit: usize| {
+        let kinds = kinds.iter().map(|&kind| kind.to_owned()).collect();
+        let query = Query { since: Some(Since::Seq(since)), kinds, limit, ..Query::default() };
+        ledger.events(&query).unwrap().set_back
+    };
+    assert_eq!(told(0, &[], 20), Some(9));
+    assert_eq!(told(8, &[], 20), Some(9), "the event before the page counts");
+    assert_eq!(told(8, &["policy:*"], 20), Some(9), "though it is not shown");
+    assert_eq!(told(0, &[], 8), None, "not reached yet");
+    assert_eq!(told(9, &[], 1), None);
+    assert_eq!(told(9, &[], 20), Some(11));
+    assert_eq!(told(11, &[], 20), None);
+}
+
+#[test]
 fn cursors_of_this_journal_are_known_and_others_refused() {
     let lab = Lab::new();
     let ledger = small(&lab);
