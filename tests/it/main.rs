@@ -14,6 +14,7 @@ mod cases_staging;
 mod cases_store;
 mod cli_contract;
 mod copies;
+mod corpus;
 mod env;
 mod events;
 mod first_run;

@@ -1,0 +1,4 @@
+//! Any bytes as a journal message. What is held stands with the function that is called.
+#![no_main]
+
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| git_agentproto_fuzz::journal_message(bytes));
