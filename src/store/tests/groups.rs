@@ -1,7 +1,7 @@
 //! Appends of several threads at once: one frame, and each thread its own answer.
 
 use super::{names::Segment, *};
-use std::{panic, time::Duration, time::Instant};
+use std::time::{Duration, Instant};
 
 type Decide<'a> = Box<dyn FnOnce(&Snapshot<'_>) -> Result<Batch, String> + Send + 'a>;
 type Answer = thread::Result<Result<Appended, AppendError<String>>>;
@@ -117,8 +117,6 @@ fn what_one_member_does_wrong_is_its_own_failure() {
     let twice = |s: &Snapshot<'_>| {
         Ok(Batch { entries: vec![entry(s.next_seq, "x"), entry(s.next_seq, "y")], pins: vec![] })
     };
-    let hook = panic::take_hook();
-    panic::set_hook(Box::new(|_| ()));
     let answers = together(
         &store,
         vec![
@@ -133,7 +131,6 @@ fn what_one_member_does_wrong_is_its_own_failure() {
             Box::new(|_| panic!("at the end")),
         ],
     );
-    panic::set_hook(hook);
     let told: Vec<_> = answers.iter().map(seqs_of).collect();
     assert_eq!(told[0], Err("not me".to_owned()));
     assert_eq!((&told[1], &told[7]), (&Ok(vec![2]), &Ok(vec![3])));
