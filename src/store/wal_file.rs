@@ -384,12 +384,12 @@ pub(super) fn salvaged(path: &Path, hash: HashKind) -> Result<Vec<(u32, Frame)>,
 /// The best head, and in which slot it lies.
 fn read_head(file: &Log, hash: HashKind) -> Result<(u64, Head), StoreError> {
     let mut slots = vec![0; 2 * SLOT_BYTES];
-    // A log cut short has no valid head, which is what is said below.
-    file.read_at(&mut slots, 0)?;
+    // A log cut short lost frames, whatever is left of its heads: that is no head to go by.
+    let whole = file.read_at(&mut slots, 0)?;
     let heads = (0..).zip(slots.chunks_exact(SLOT_BYTES));
     let heads = heads.filter_map(|(slot, bytes)| Some((slot, Head::decode(bytes)?)));
     let corrupt = |reason: String| StoreError::CorruptWal { path: file.path().to_owned(), reason };
-    let best = heads.max_by_key(|(_, head)| head.rank());
+    let best = heads.max_by_key(|(_, head)| head.rank()).filter(|_| whole);
     let (slot, head) = best.ok_or_else(|| corrupt("no valid head".to_owned()))?;
     if head.hash == hash {
         return Ok((slot, head));

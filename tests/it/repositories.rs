@@ -503,7 +503,9 @@ fn a_read_only_repository_is_read_and_never_written() {
     there.works();
     let answers = || -> Vec<_> {
         let ask = |c: &&[&str]| there.ap(c);
-        LOOKING.iter().skip(2).map(ask).map(|o| (o.code(), o.out())).collect()
+        // Ages grow while one looks.
+        let still = |out: String| out.replace(|c: char| c.is_ascii_digit(), "");
+        LOOKING.iter().skip(2).map(ask).map(|o| (o.code(), still(o.out().to_string()))).collect()
     };
     let before = answers();
     let remount = |how: &str| {
