@@ -29,6 +29,22 @@ type Outcome<T = ()> = Result<T, Box<dyn Error>>;
 
 fn main() -> Outcome {
     let rounds: usize = std::env::var("ROUNDS").ok().and_then(|r| r.parse().ok()).unwrap_or(100);
+    let wanted: Vec<String> = std::env::args().skip(1).filter(|a| !a.starts_with('-')).collect();
+    let parts: [(&str, &dyn Fn() -> Outcome); 4] = [
+        ("commands", &|| commands(rounds)),
+        ("append", &|| append::rows(rounds)),
+        ("crowd", &crowd::rows),
+        ("history", &|| history::rows(rounds)),
+    ];
+    if let Some(unknown) = wanted.iter().find(|w| parts.iter().all(|(name, _)| name != w)) {
+        return Err(format!("no part of the figures is called {unknown}").into());
+    }
+    let asked = |name: &str| wanted.is_empty() || wanted.iter().any(|w| w == name);
+    parts.into_iter().filter(|(name, _)| asked(name)).try_for_each(|(_, rows)| rows())
+}
+
+/// Single commands beside single commands of git.
+fn commands(rounds: usize) -> Outcome {
     let lab = tempfile::tempdir()?;
     let repo = lab.path().join("repo");
     std::fs::create_dir(&repo)?;
@@ -60,9 +76,7 @@ fn main() -> Outcome {
         || here("git", &["notes", "append", "-m", "a line", "HEAD"]),
     )?;
     print("session report (durable)", ours, "git notes append (not durable)", theirs);
-    append::rows(rounds)?;
-    crowd::rows()?;
-    history::rows(rounds)
+    Ok(())
 }
 
 /// Runs both sides in turn and answers their medians.

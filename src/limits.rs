@@ -63,6 +63,11 @@ pub const CHECKPOINT_OBJECTS: u64 = 1_350;
 pub const CHECKPOINT_OBJECTS_BESIDE: u64 = 400;
 /// Objects that may come on top, by one frame each of those who append at the same time.
 pub const CHECKPOINT_OBJECTS_OVER: u64 = 125;
+/// Entries in one frame from which git sees them as one pack instead of loose objects (storage A).
+pub const BATCH_ENTRIES: u32 = 4;
+/// Packs of batches that make a checkpoint due: as many may be beside them until that one is made, and git's own `gc`
+/// begins at 50.
+pub const CHECKPOINT_BATCHES: u64 = 16;
 /// Last frames whose objects each append looks for again (storage H).
 pub const HEAL_RECENT: usize = 2;
 /// Appends within which the objects of every frame are looked for again (storage H).

@@ -6,7 +6,7 @@
 //! finds and does again. The locks are taken in the order merging, packing, journal; nobody waits for one while holding a later one. No failure here concerns an entry: they are recorded before.
 
 use super::{
-    Store, commit,
+    Store, batch, commit,
     error::StoreError,
     object::{Kind, Object},
     pack,
@@ -62,7 +62,9 @@ impl Store {
     /// what was written meanwhile, and until that is mended git's own `gc` fails. Writing them loose again
     /// would not do: the same prune takes them again. A pack it leaves alone.
     pub(super) fn lost(&self, look: Look) -> Result<u64, StoreError> {
-        let ids = self.with_wal(|wal| wal.map_or(Ok(Vec::new()), |w| w.ids_to_look_for(look)))?;
+        let seen = |pack: &str| self.packs.is_seen(pack);
+        let ids =
+            self.with_wal(|wal| wal.map_or(Ok(Vec::new()), |w| w.ids_to_look_for(look, seen)))?;
         let mut lost = 0;
         for id in &ids {
             lost += u64::from(!self.loose.is_there(id) && !self.odb.has(id)?);
@@ -130,7 +132,7 @@ impl Store {
             Ok(wal.sealed_epoch().zip(Some(wal.sealed_frames()?)))
         })?;
         let Some((epoch, frames)) = sealed else { return Ok(()) };
-        let pinned = self.pack(packing, &each_once(frames))?;
+        let pinned = self.pack(packing, frames)?;
         let _journal = self.lock()?;
         self.packs.release(&pinned)?;
         super::failpoint::reached("released")?;
@@ -138,18 +140,21 @@ impl Store {
         super::failpoint::reached("retired")
     }
 
-    /// Makes the pack and removes the loose copies; gives the kept packs that it pins something of. The copies go
-    /// before the frames cease to count: a kill in between is made good by doing all of it again.
-    fn pack(&self, _packing: &KernelLock, objects: &[Object]) -> Result<Vec<String>, StoreError> {
+    /// Makes the pack and removes the copies, loose and of batches; gives the kept packs that it pins something of. The
+    /// copies go before the frames cease to count: a kill in between is made good by doing all of it again.
+    fn pack(&self, _packing: &KernelLock, frames: Vec<Frame>) -> Result<Vec<String>, StoreError> {
+        let batches = batch::pack_names(&frames);
+        let objects = each_once(frames);
         if !objects.is_empty() {
-            self.packs.place(&pack::build(self.hash, objects)?)?;
+            self.packs.place(&pack::build(self.hash, &objects)?)?;
             super::failpoint::reached("packed")?;
         }
-        for object in objects {
+        for object in &objects {
             self.loose.remove(&object.id)?;
             super::failpoint::reached("copy removed")?;
         }
-        self.packs.kept_with(&parents_in(objects))
+        self.packs.remove_unsynced(&batches)?;
+        self.packs.kept_with(&parents_in(&objects))
     }
 
     /// Packs all frames, sealed or not, for a log that ends. Nobody is waited for, as the journal lock is held.
@@ -158,7 +163,7 @@ impl Store {
         let packing = self.pack_lock(0)?.ok_or_else(held)?;
         self.packs.sweep_packing()?;
         let frames = self.with_wal(|wal| wal.map_or(Ok(Vec::new()), |w| w.frames()))?;
-        let pinned = self.pack(&packing, &each_once(frames))?;
+        let pinned = self.pack(&packing, frames)?;
         self.packs.release(&pinned)
     }
 }

@@ -260,9 +260,9 @@ fn a_kill_at_any_step_of_a_merge_loses_nothing() {
         ("pack staged", 1),
         ("pack renamed", 1),
         ("pack renamed", 2),
-        ("merged pack removed", 1),
-        ("merged pack removed", 2),
-        ("merged pack removed", 5),
+        ("pack removed", 1),
+        ("pack removed", 2),
+        ("pack removed", 5),
     ];
     for &(step, nth) in steps {
         let repo = TestRepo::new();

@@ -6,7 +6,7 @@
 //! Threads that ask meanwhile share the lock, the frame and the `fdatasync` (`group`).
 
 use super::{
-    Store,
+    Store, batch,
     building::{self, Built},
     checkpoint::Sealing,
     commit::{self, Entry, Stamp},
@@ -333,9 +333,13 @@ impl Store {
     fn show(&self, frame: &Frame, wait_ms: u64) -> Result<(), StoreError> {
         super::failpoint::reached("frame written")?;
         self.forget_recorded()?;
-        for object in &frame.objects {
-            self.loose.write(object, Durable::No)?;
-            super::failpoint::reached("object written")?;
+        if let Some(name) = batch::pack_name(&frame.step) {
+            self.show_as_pack(&name, &frame.objects)?;
+        } else {
+            for object in &frame.objects {
+                self.loose.write(object, Durable::No)?;
+                super::failpoint::reached("object written")?;
+            }
         }
         for m in &frame.step.moves {
             self.refs.swap(&m.name, m.old, &m.new, wait_ms)?;

@@ -7,6 +7,7 @@
 //! dropped when packs change (`odb`).
 
 pub mod allowlist;
+mod batch;
 pub mod beneath;
 mod building;
 pub mod candidate;

@@ -98,6 +98,85 @@ impl Packs {
         }
     }
 
+    /// Makes a pack visible, durable or not: what it holds is proved elsewhere. Needs the journal lock.
+    pub(super) fn place_unsynced(&self, built: &Built) -> Result<(), StoreError> {
+        files::make_dirs(&self.dir)?;
+        let staged = self.stage(built, || self.tmp.join(fresh_name(TMP_PREFIX)), Durable::No)?;
+        Self::rename_all(&staged)
+    }
+
+    /// Removes such a pack, or what is left of one, unless it is whole. True when something was removed.
+    pub(super) fn drop_unless_whole(&self, name: &str) -> Result<bool, StoreError> {
+        let gone = self.is_there(name)? && !self.is_whole(name)?;
+        if gone {
+            self.remove(name)?;
+        }
+        Ok(gone)
+    }
+
+    /// Removes such packs, so that no power cut brings them back; one that somebody else has an eye on is made durable
+    /// and becomes a pack like all others. Needs the packing lock.
+    pub(super) fn remove_unsynced(&self, names: &[String]) -> Result<(), StoreError> {
+        let mut there = Vec::new();
+        for name in names {
+            there.extend(self.is_there(name)?.then_some(name));
+        }
+        if there.is_empty() {
+            return Ok(());
+        }
+        let indexed = midx::packs_named_in(&self.dir)?;
+        for name in there {
+            let free = indexed.as_ref().is_some_and(|all| !all.contains(name));
+            if free && !self.is_watched(name)? {
+                self.remove(name)?;
+            } else if self.sync(name)? {
+                self.list_add(List::Packs, name)?;
+            }
+            super::failpoint::reached("batch removed")?;
+        }
+        Ok(files::sync_dir(&self.dir)?)
+    }
+
+    /// Makes the files of a pack durable; false when it went away.
+    fn sync(&self, name: &str) -> Result<bool, StoreError> {
+        for extension in ["pack", "idx"] {
+            match files::sync_file(&self.file(name, extension)) {
+                Err(e) if e.is_missing() => return Ok(false),
+                other => other?,
+            }
+        }
+        Ok(true)
+    }
+
+    /// Makes every pack that is there durable, whosever it is, and lists those of `ours` among our own: for a moment
+    /// when nothing else proves them. Needs the packing lock.
+    pub(super) fn sync_all(&self, ours: &[String]) -> Result<(), StoreError> {
+        for file in files::names(&self.dir)? {
+            let name = file.to_str().and_then(|f| f.strip_suffix(".pack"));
+            let Some(name) = name.filter(|n| is_pack_name(n)) else { continue };
+            if self.sync(name)? && ours.iter().any(|our| our == name) {
+                files::make_dirs(&self.packing)?;
+                self.list_add(List::Packs, name)?;
+            }
+        }
+        if files::is_dir(&self.dir)? { Ok(files::sync_dir(&self.dir)?) } else { Ok(()) }
+    }
+
+    /// The index first: from then on nobody looks for the pack.
+    fn remove(&self, name: &str) -> Result<(), StoreError> {
+        for extension in ["idx", "pack", "rev"] {
+            files::remove_optional(&self.file(name, extension))?;
+            super::failpoint::reached("pack removed")?;
+        }
+        Ok(())
+    }
+
+    /// True when the pack can be seen: whether it is sound is not looked at.
+    pub(super) fn is_seen(&self, name: &str) -> bool {
+        let there = |extension| files::is_there(&self.file(name, extension)).unwrap_or(false);
+        there("pack") && there("idx")
+    }
+
     fn file(&self, name: &str, extension: &str) -> PathBuf {
         self.dir.join(format!("{name}.{extension}"))
     }
@@ -111,16 +190,21 @@ impl Packs {
     }
 
     fn put(&self, built: &Built, list: List) -> Result<(), StoreError> {
-        let staged = self.stage(built, || self.staged(list))?;
+        let staged = self.stage(built, || self.staged(list), Durable::Yes)?;
         self.show(&staged)
     }
 
     /// Writes pack and index under staged names; what to rename to what.
-    fn stage(&self, built: &Built, name: impl Fn() -> PathBuf) -> Result<Staged, StoreError> {
+    fn stage(
+        &self,
+        built: &Built,
+        name: impl Fn() -> PathBuf,
+        durable: Durable,
+    ) -> Result<Staged, StoreError> {
         let mut staged = Vec::new();
         for (extension, data) in [("pack", &built.pack), ("idx", &built.idx)] {
             let path = name();
-            files::write_new(&path, data, 0o444, Durable::Yes)?;
+            files::write_new(&path, data, 0o444, durable)?;
             staged.push((path, self.file(&built.name, extension)));
         }
         super::failpoint::reached("pack staged")?;
@@ -128,11 +212,16 @@ impl Packs {
     }
 
     fn show(&self, staged: &Staged) -> Result<(), StoreError> {
+        Self::rename_all(staged)?;
+        Ok(files::sync_dir(&self.dir)?)
+    }
+
+    fn rename_all(staged: &Staged) -> Result<(), StoreError> {
         for (from, to) in staged {
             files::rename(from, to)?;
             super::failpoint::reached("pack renamed")?;
         }
-        Ok(files::sync_dir(&self.dir)?)
+        Ok(())
     }
 
     fn is_there(&self, name: &str) -> Result<bool, StoreError> {
@@ -187,7 +276,7 @@ impl Packs {
 
     /// Writes a merged pack under names that nobody else uses. Needs the merging lock.
     pub(super) fn stage_merged(&self, built: &Built) -> Result<Staged, StoreError> {
-        self.stage(built, || self.merging.join(fresh_name(TMP_PREFIX)))
+        self.stage(built, || self.merging.join(fresh_name(TMP_PREFIX)), Durable::Yes)
     }
 
     /// Puts the staged pack in the place of those it was made of. Needs both locks.
@@ -212,11 +301,7 @@ impl Packs {
         files::write_new(&begun, b"", 0o600, Durable::No)?;
         let gone = |name: &String| old.contains(name) && *name != built.name;
         for name in names.iter().filter(|n| gone(n)) {
-            // The index first: from then on nobody looks for the pack.
-            for extension in ["idx", "pack", "rev"] {
-                files::remove_optional(&self.file(name, extension))?;
-                super::failpoint::reached("merged pack removed")?;
-            }
+            self.remove(name)?;
         }
         names.retain(|n| !gone(n));
         self.list_set(List::Packs, &names)?;

@@ -138,7 +138,9 @@ impl Store {
         if thorough {
             self.drop_ghosts()?;
         }
-        done.objects = self.rewrite_objects()?;
+        let frames = self.with_wal(|wal| wal.map_or(Ok(Vec::new()), |w| w.frames()))?;
+        done.leftovers += self.drop_broken_batches(&frames)?;
+        done.objects = self.rewrite_objects(frames)?;
         super::failpoint::reached("objects recovered")?;
         let mut tips = known.tips.clone();
         for name in behind {
@@ -200,9 +202,8 @@ impl Store {
         Ok(())
     }
 
-    fn rewrite_objects(&self) -> Result<u64, StoreError> {
+    fn rewrite_objects(&self, frames: Vec<Frame>) -> Result<u64, StoreError> {
         let mut written = 0;
-        let frames = self.with_wal(|wal| wal.map_or(Ok(Vec::new()), |w| w.frames()))?;
         for object in each_once(frames) {
             let good = match self.loose.state(&object.id)? {
                 LooseState::Intact => true,

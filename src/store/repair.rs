@@ -5,7 +5,7 @@
 //! be read without it.
 
 use super::{
-    Store, commit,
+    Store, batch, commit,
     error::StoreError,
     names::{chain_parts, evidence_dir, journal_dir},
     object::Kind,
@@ -51,6 +51,8 @@ impl Store {
             frames.extend(salvaged(path, self.hash)?);
         }
         frames.sort_by_key(|(epoch, _)| *epoch);
+        let batches: Vec<String> =
+            frames.iter().filter_map(|(_, frame)| batch::pack_name(&frame.step)).collect();
         for (_, frame) in frames {
             // Of another clone's log nothing belongs here.
             let foreign = |m: &Move| chain_parts(&m.name).map(|(writer, _)| writer) != own;
@@ -61,6 +63,7 @@ impl Store {
         self.require_readable()?;
         // What the log can no longer prove must not be in the page cache alone.
         self.loose.sync_all()?;
+        self.packs.sync_all(&batches)?;
         let dir = self.agent.join("damaged");
         files::make_dirs(&dir)?;
         for path in &self.wal_paths.files {

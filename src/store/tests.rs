@@ -1,5 +1,6 @@
 //! The store against plain git: what we write it reads, what it does to us we survive.
 
+mod batches;
 mod groups;
 mod mending;
 

@@ -207,7 +207,12 @@ impl Wal {
 
     /// The objects to look for. Every frame has its turn within [`limits::HEAL_TURNS`] appends: most often the
     /// process that looks knows nothing of those that looked before, so the turn follows from the log.
-    pub(super) fn ids_to_look_for(&self, look: Look) -> Result<Vec<Oid>, StoreError> {
+    /// A batch has all of them in one pack, so it is enough that this one is `seen`.
+    pub(super) fn ids_to_look_for(
+        &self,
+        look: Look,
+        seen: impl Fn(&str) -> bool,
+    ) -> Result<Vec<Oid>, StoreError> {
         let turn = self.active.frame_count() % limits::HEAL_TURNS;
         let mut ids = Vec::new();
         for file in self.live() {
@@ -215,7 +220,8 @@ impl Wal {
             let recent = if file.path() == self.active.path() { limits::HEAL_RECENT } else { 0 };
             for at in 0..count {
                 let in_turn = look == Look::InTurn && at % limits::HEAL_TURNS == turn;
-                if in_turn || at + recent >= count {
+                let due = in_turn || at + recent >= count;
+                if due && !file.batch(at).is_some_and(&seen) {
                     ids.extend_from_slice(file.ids(at)?);
                 }
             }
@@ -254,7 +260,8 @@ impl Wal {
         };
         self.active.frame_count() >= limits::CHECKPOINT_FRAMES
             || self.active.frame_bytes() >= limits::CHECKPOINT_BYTES
-            || self.active.object_count() >= most
+            || self.active.loose_count() >= most
+            || self.active.batch_count() >= limits::CHECKPOINT_BATCHES
     }
 
     /// What our refs must hold.
@@ -535,13 +542,16 @@ mod tests {
         let mut seen = std::collections::HashSet::new();
         for n in 3 * turns + 1..=4 * turns {
             push(&mut wal, n..=n);
-            let ids = wal.ids_to_look_for(Look::InTurn).unwrap();
+            let ids = wal.ids_to_look_for(Look::InTurn, |_| false).unwrap();
             assert!(ids.contains(&id(n)), "the last one each time");
             assert!(ids.len() < 10, "{}", ids.len());
             seen.extend(ids);
         }
         assert!((1..=4 * turns).all(|n| seen.contains(&id(n))));
-        assert_eq!(wal.ids_to_look_for(Look::Recent).unwrap().len(), limits::HEAL_RECENT);
+        assert_eq!(
+            wal.ids_to_look_for(Look::Recent, |_| false).unwrap().len(),
+            limits::HEAL_RECENT
+        );
     }
 
     #[test]

@@ -6,6 +6,7 @@
 //! file nothing is torn, and a valid frame behind an invalid one is damage in both.
 
 use super::{
+    batch,
     error::StoreError,
     object::Object,
     wal_frame::{self, Frame, HEADER_BYTES, Head, Header, SLOT_BYTES, Step},
@@ -38,7 +39,8 @@ pub(super) struct LogFile {
     slot: u64,
     end: u64,
     frames: Vec<Framed>,
-    objects: u64,
+    loose: u64,
+    batches: u64,
     torn: bool,
     seq: u64,
     tips: BTreeMap<String, Oid>,
@@ -48,6 +50,8 @@ pub(super) struct LogFile {
 /// A frame in the file. Hashing its objects costs more than reading it: done when somebody asks.
 struct Framed {
     pos: u64,
+    /// The pack that shows it to git.
+    batch: Option<String>,
     ids: OnceCell<Vec<Oid>>,
 }
 
@@ -87,7 +91,8 @@ impl LogFile {
             slot,
             end: START,
             frames: Vec::new(),
-            objects: 0,
+            loose: 0,
+            batches: 0,
             torn: false,
             seq,
             tips,
@@ -138,7 +143,8 @@ impl LogFile {
     fn restart(&mut self, head: Head) {
         self.end = START;
         self.frames.clear();
-        self.objects = 0;
+        self.loose = 0;
+        self.batches = 0;
         self.torn = false;
         self.seq = head.seq;
         self.tips = head.refs.clone();
@@ -147,8 +153,12 @@ impl LogFile {
     }
 
     fn count(&mut self, step: &Step, objects: u32, next: u64) {
-        self.frames.push(Framed { pos: self.end, ids: OnceCell::new() });
-        self.objects += u64::from(objects);
+        let batch = batch::pack_name(step);
+        match batch {
+            Some(_) => self.batches += 1,
+            None => self.loose += u64::from(objects),
+        }
+        self.frames.push(Framed { pos: self.end, batch, ids: OnceCell::new() });
         for m in &step.moves {
             let passed = self.passed.entry(m.name.clone()).or_default();
             passed.extend(m.old);
@@ -241,6 +251,9 @@ impl LogFile {
         }
         let objects = u32::try_from(frame.objects.len()).unwrap_or(u32::MAX);
         self.count(&frame.step, objects, next);
+        if let Some(framed) = self.frames.last() {
+            framed.ids.get_or_init(|| frame.objects.iter().map(|o| o.id).collect());
+        }
         Ok(())
     }
 
@@ -342,9 +355,19 @@ impl LogFile {
         self.end - START
     }
 
-    /// Objects in these frames.
-    pub(super) fn object_count(&self) -> u64 {
-        self.objects
+    /// Objects in these frames that git sees as loose ones.
+    pub(super) fn loose_count(&self) -> u64 {
+        self.loose
+    }
+
+    /// How many of these frames git sees as packs.
+    pub(super) fn batch_count(&self) -> u64 {
+        self.batches
+    }
+
+    /// The pack that shows the frame at this place of the row to git; none when its objects are loose.
+    pub(super) fn batch(&self, index: usize) -> Option<&str> {
+        self.frames.get(index)?.batch.as_deref()
     }
 
     /// What our refs must hold after the last frame.
