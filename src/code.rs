@@ -148,6 +148,8 @@ codes! {
     GateRed "gate-red" NO "see the tail of the gate: git agentproto policy show";
     GateNotRunnable "gate-not-runnable" BROKEN "correct the program, then attach again";
     ProgramChanged "program-changed" BROKEN "look at the program, then attach again";
+    OutputMissing "output-missing" BROKEN "make the gate print a line that --require-output asks for, then attach again";
+    ProtectedPathChanged "protected-path-changed" BROKEN "put the protected files back to what the trusted ref has, or have the change to them landed first";
     TreeChanged "tree-changed-during-gate" BROKEN "let nobody write the listed files while the gate runs, then attach again";
     BranchSwitched "branch-switched" BROKEN "check the policy's branch out again in the session's worktree, then ask again";
     NoSuchPath "no-such-path" BROKEN "check the path, then attach again";

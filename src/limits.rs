@@ -96,6 +96,12 @@ pub const PACK_MERGE_FACTOR: u64 = 4;
 pub const PACK_MERGED_BYTES: u64 = 32 * 1024 * 1024;
 /// Age from which a pack that was kept for a pin belongs to nothing under way, milliseconds.
 pub const PACK_STALE_MS: u64 = 24 * 3600 * 1000;
+/// Patterns of protected paths that a policy may have.
+pub const PROTECT_PATTERNS: usize = 64;
+/// Longest regular expression for a gate's output, bytes.
+pub const REQUIRE_OUTPUT_BYTES: usize = 1024;
+/// Largest program that such an expression may become, bytes.
+pub const REQUIRE_OUTPUT_PROGRAM_BYTES: usize = 1024 * 1024;
 /// Largest multi-pack index that is looked into, bytes; beside a larger one nothing is merged.
 pub const MIDX_BYTES: u64 = 64 * 1024 * 1024;
 /// Longest wait for the journal lock of another process, milliseconds.

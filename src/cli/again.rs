@@ -101,6 +101,8 @@ fn gate_words(policy: &Policy) -> Vec<String> {
     if last.def.timeout_ms != limits::GATE_TIMEOUT_DEFAULT_MS {
         words.extend(["--gate-timeout".to_owned(), text::typed_duration(last.def.timeout_ms)]);
     }
+    words.extend(last.def.require_output.iter().map(|wanted| format!("--require-output={wanted}")));
+    words.extend(last.def.protect.iter().map(|pattern| format!("--protect={pattern}")));
     words.extend(before.iter().flat_map(|g| ["--gate".to_owned(), g.def.shown()]));
     words.push("--".to_owned());
     words.extend(last.def.argv().map(str::to_owned));
@@ -145,6 +147,17 @@ mod tests {
         blocked.spec.gates.clear();
         assert_eq!(words(&blocked, &alive, &here), "git agentproto attach parser");
         assert_eq!(words(&blocked, &[], &here), "git agentproto attach SESSION");
+    }
+
+    #[test]
+    fn conditions_of_the_gates_are_asked_again_too() {
+        let mut blocked = policy("blocked");
+        let def = &mut blocked.spec.gates[0].def;
+        def.require_output = Some("^ok$".into());
+        def.protect = vec!["/tests/".into(), "!x".into()];
+        let line = words(&blocked, &[], &Place::default());
+        let flags = "'--require-output=^ok$' '--protect=/tests/' '--protect=!x' -- ls 'a b'";
+        assert!(line.ends_with(flags), "{line}");
     }
 
     #[test]

@@ -66,6 +66,12 @@ pub(super) struct GateArgs {
     /// Deadline of each gate, at most 24h [default: 10m]
     #[arg(long, value_name = "DURATION")]
     gate_timeout: Option<String>,
+    /// Only a gate that prints a line matching REGEX is green
+    #[arg(long, value_name = "REGEX", allow_hyphen_values = true)]
+    require_output: Option<String>,
+    /// What must be as on the trusted ref, in gitignore syntax; may repeat
+    #[arg(long, value_name = "GLOB", allow_hyphen_values = true)]
+    protect: Vec<String>,
     /// A commit without a gate; verify says so
     #[arg(long)]
     ungated: bool,
@@ -174,6 +180,8 @@ pub(super) fn ask(
     Ok(AttachAsk {
         label: common.label.clone(),
         gate_timeout_ms: timeout.map(|t| args::duration_ms("--gate-timeout", t)).transpose()?,
+        require_output: gates.require_output,
+        protect: gates.protect,
         ungated: gates.ungated,
         gate_cwd: gates.gate_cwd,
         gates: gate_asks(&gates.gates, gates.words)?,

@@ -46,6 +46,12 @@ pub struct GateDef {
     pub cwd: String,
     /// Deadline in milliseconds.
     pub timeout_ms: u64,
+    /// A regular expression: without a line of output that it matches, a green exit says nothing.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub require_output: Option<String>,
+    /// What must be as on the trusted ref, in gitignore syntax; otherwise the gate could have been made green.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub protect: Vec<String>,
 }
 
 impl GateDef {
@@ -64,14 +70,22 @@ impl GateDef {
     #[must_use]
     pub fn canonical(&self) -> String {
         let text = |s: &str| serde_json::Value::from(s).to_string();
-        let args: Vec<String> = self.args.iter().map(|a| text(a)).collect();
-        format!(
-            r#"{{"args":[{}],"command":{},"cwd":{},"timeoutMs":{}}}"#,
-            args.join(","),
+        let list =
+            |words: &[String]| words.iter().map(|word| text(word)).collect::<Vec<_>>().join(",");
+        let mut all = format!(
+            r#"{{"args":[{}],"command":{},"cwd":{}"#,
+            list(&self.args),
             text(&self.command),
-            text(&self.cwd),
-            self.timeout_ms
-        )
+            text(&self.cwd)
+        );
+        // What is not asked for is not named, so that definitions of before keep their hash.
+        if !self.protect.is_empty() {
+            all += &format!(r#","protect":[{}]"#, list(&self.protect));
+        }
+        if let Some(wanted) = &self.require_output {
+            all += &format!(r#","requireOutput":{}"#, text(wanted));
+        }
+        all + &format!(r#","timeoutMs":{}}}"#, self.timeout_ms)
     }
 }
 
@@ -152,10 +166,17 @@ mod tests {
             args: vec!["a \"b\"".into()],
             cwd: ".".into(),
             timeout_ms: 600_000,
+            require_output: None,
+            protect: vec![],
         };
         assert_eq!(
             def.canonical(),
             r#"{"args":["a \"b\""],"command":"ls","cwd":".","timeoutMs":600000}"#
+        );
+        let (require_output, protect) = (Some("^ok".into()), vec!["/tests/".into(), "!x".into()]);
+        assert_eq!(
+            GateDef { require_output, protect, ..def }.canonical(),
+            r#"{"args":["a \"b\""],"command":"ls","cwd":".","protect":["/tests/","!x"],"requireOutput":"^ok","timeoutMs":600000}"#
         );
     }
 }

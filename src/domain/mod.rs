@@ -17,3 +17,4 @@ pub mod path;
 pub mod policy;
 pub mod session;
 pub mod time;
+pub mod wanted;

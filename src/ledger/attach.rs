@@ -14,9 +14,10 @@ use crate::{
         ids::{PolicyId, SessionId},
         input::{Covers, Input},
         policy::{CommitSpec, PolicySpec, Then},
+        wanted::Wanted,
     },
     limits,
-    store::{Worktree, trusted::Trust},
+    store::{Worktree, protect::Protected, trusted::Trust},
     sys::clock,
 };
 use std::{
@@ -55,6 +56,10 @@ pub struct AttachAsk {
     pub gate_cwd: Option<OsString>,
     /// Their deadline, milliseconds.
     pub gate_timeout_ms: Option<u64>,
+    /// A regular expression that a line of each gate's output must match.
+    pub require_output: Option<String>,
+    /// Paths that must be as on the trusted ref, in gitignore syntax.
+    pub protect: Vec<String>,
     /// A commit policy without a gate is meant.
     pub ungated: bool,
     /// What to commit; an `emit` policy when absent.
@@ -162,6 +167,7 @@ impl Ledger {
     ) -> Option<Vec<(Gate, PathBuf)>> {
         check_number(ask, problems);
         let timeout_ms = check_timeout(ask.gate_timeout_ms, problems);
+        check_conditions(ask, problems);
         let top = &site?.worktree.top;
         let cwd = ask.gate_cwd.as_deref().unwrap_or(OsStr::new("."));
         let cwd = problems.note("gate.cwd", anchor(top, cwd));
@@ -181,7 +187,9 @@ impl Ledger {
         let gate = |(argv, (path, program)): (&Vec<String>, (PathBuf, String))| {
             let (command, args) = argv.split_first()?;
             let (command, args, cwd) = (command.clone(), args.to_vec(), cwd.clone());
-            Some((Gate { def: GateDef { command, args, cwd, timeout_ms }, program }, path))
+            let (require_output, protect) = (ask.require_output.clone(), ask.protect.clone());
+            let def = GateDef { command, args, cwd, timeout_ms, require_output, protect };
+            Some((Gate { def, program }, path))
         };
         found.into_iter().map(gate).collect()
     }
@@ -227,6 +235,27 @@ fn check_timeout(asked: Option<u64>, problems: &mut Problems) -> u64 {
         problems.say(Code::Usage, "gate.timeoutMs", "a gate without any time cannot run");
     }
     timeout_ms
+}
+
+/// What a green exit alone does not prove: the words can be understood, and there is a gate they are about.
+fn check_conditions(ask: &AttachAsk, problems: &mut Problems) {
+    let none = ask.gates.is_empty();
+    if let Some(wanted) = &ask.require_output {
+        let field = "requireOutput";
+        if let Err(why) = Wanted::parse(wanted) {
+            problems.say(Code::Usage, field, why);
+        } else if none {
+            problems.say(Code::Usage, field, "there is no gate whose output could be looked at");
+        }
+    }
+    if !ask.protect.is_empty() {
+        let field = "gate.protect";
+        if let Err(why) = Protected::parse(&ask.protect) {
+            problems.say(Code::Usage, field, why);
+        } else if none {
+            problems.say(Code::Usage, field, "there is no gate to protect");
+        }
+    }
 }
 
 #[cfg(test)]

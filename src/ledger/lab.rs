@@ -151,6 +151,8 @@ pub(super) fn emit(gate: &[&str]) -> AttachAsk {
         gates: if argv.is_empty() { vec![] } else { vec![GateAsk { argv }] },
         gate_cwd: None,
         gate_timeout_ms: None,
+        require_output: None,
+        protect: vec![],
         ungated: false,
         commit: None,
     }

@@ -45,6 +45,7 @@ mod packs;
 pub mod paths;
 mod place;
 pub mod program;
+pub mod protect;
 pub mod reading;
 pub mod recovery;
 pub mod refs;

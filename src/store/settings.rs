@@ -317,7 +317,8 @@ fn foreign_scope(meta: &Metadata) -> Option<&'static str> {
     }
 }
 
-fn is_user_scope(meta: &Metadata) -> bool {
+/// True for what only the person writes: system and global configuration.
+pub(super) fn is_user_scope(meta: &Metadata) -> bool {
     foreign_scope(meta).is_none()
 }
 

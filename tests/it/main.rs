@@ -19,6 +19,7 @@ mod env;
 mod events;
 mod first_run;
 mod fsck;
+mod gate_conditions;
 mod gc;
 mod house;
 mod inspect;

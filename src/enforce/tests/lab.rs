@@ -135,6 +135,8 @@ impl Lab {
                 args: vec![],
                 cwd: ".".into(),
                 timeout_ms: 600_000,
+                require_output: None,
+                protect: vec![],
             },
             program: "0a".repeat(32),
         };

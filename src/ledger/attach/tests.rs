@@ -219,6 +219,8 @@ fn programs_are_found_on_the_fixed_path_and_in_the_worktree_of_the_gate() {
             args: vec![],
             cwd: ".".to_owned(),
             timeout_ms: 1,
+            require_output: None,
+            protect: vec![],
         })
         .to_vec();
     let found = ledger.gate_programs(&worktree, &gates).unwrap();

@@ -11,6 +11,7 @@ use crate::{
         input::{GateRun, Input, RunEnd},
         oid::Oid,
         policy::{Policy, Status},
+        wanted::Wanted,
     },
     engine,
     ledger::{Ledger, LedgerError},
@@ -249,6 +250,9 @@ impl Session<'_> {
             }
             Err(error) => return Err(error.into()),
         };
+        if let Err(why) = self.place.require_protected(gate, self.attempt)? {
+            return Ok(not_run(index, why, unlisted));
+        }
         let Some(program) = allowed.programs.get(index) else {
             let why = trouble(Code::GateNotFound, "its program was not resolved");
             return Ok(not_run(index, why, unlisted));
@@ -281,6 +285,11 @@ impl Session<'_> {
             ) => return Ok(not_run(index, trouble(error.code(), error.to_string()), unlisted)),
         };
         let mut result = judged(index, &ran, unlisted);
+        if result.verdict == Verdict::Pass
+            && let Err(why) = self.worth(gate, &ran)?
+        {
+            result = broken(result, why);
+        }
         if result.end != GateEnd::NotRun {
             let dir = ledger.store().location().agent_dir();
             result.log = Some(log::store_log(&dir, &ran)?);
@@ -291,6 +300,28 @@ impl Session<'_> {
             result.line = Some(self.line(index, gate, &result, subject.tree()));
         }
         Ok(result)
+    }
+
+    /// What a green exit does not say by itself.
+    fn worth(&self, gate: &Gate, ran: &Ran) -> Result<Result<(), Trouble>, PerformError> {
+        if let Some(wanted) = &gate.def.require_output {
+            let wanted = match Wanted::parse(wanted) {
+                Ok(wanted) => wanted,
+                Err(why) => return Ok(Err(trouble(Code::OutputMissing, why))),
+            };
+            if !wanted.is_in(&log::transcript(ran)) {
+                let dropped = ran.stdout.omitted + ran.stderr.omitted;
+                let kept = match dropped {
+                    0 => String::new(),
+                    n => format!(" of what was kept ({n} bytes were dropped)"),
+                };
+                let asked = gate.def.require_output.as_deref().unwrap_or_default();
+                let because = format!("exit code 0, but no line{kept} matches '{asked}'");
+                return Ok(Err(trouble(Code::OutputMissing, because)));
+            }
+        }
+        // Once more: who writes the worktree had all the time of the gate.
+        self.place.require_protected(gate, self.attempt)
     }
 
     fn line(&self, index: usize, gate: &Gate, result: &GateResult, tree: Option<Oid>) -> String {
@@ -339,6 +370,12 @@ fn not_run(index: usize, why: Trouble, unlisted_changes: u64) -> GateResult {
         unlisted_changes,
         line: None,
     }
+}
+
+/// A green result that says nothing.
+fn broken(result: GateResult, why: Trouble) -> GateResult {
+    let (reason, because) = (Some(why.code.as_str().to_owned()), Some(why.because));
+    GateResult { verdict: Verdict::Broken, reason, because, ..result }
 }
 
 fn judged(index: usize, ran: &Ran, unlisted_changes: u64) -> GateResult {

@@ -8,6 +8,7 @@ use super::PerformError;
 use crate::{
     code::Code,
     domain::{
+        gate::Gate,
         oid::Oid,
         policy::{Candidate, CommitSpec, Policy, Then},
         time::Timestamp,
@@ -23,6 +24,7 @@ use crate::{
         identity::identity,
         object::Object,
         paths,
+        protect::{self, Protected},
         worktree_state::{
             Head, Operation, StateError, branch_tip, head, index_tree, is_unmerged,
             operation_in_progress, unlisted_changes,
@@ -146,26 +148,68 @@ impl<'a> Place<'a> {
         Err(trouble(Code::BranchSwitched, because))
     }
 
-    fn fix_commit(&self, commit: &CommitSpec, parent: Oid, attempt: u32) -> Result<Fixed, Trouble> {
+    /// Does something with the worktree's files as git would store them, from the tree of a commit on.
+    fn with_files<T>(
+        &self,
+        commit: &Oid,
+        attempt: u32,
+        work: impl FnOnce(FixCtx<'_>, Oid) -> Result<T, CandidateError>,
+    ) -> Result<T, Trouble> {
         let store = self.ledger.store();
-        let parent_tree = store.commit_tree(&parent);
-        let parent_tree = parent_tree
-            .map_err(|e| trouble(e.code(), format!("commit {parent} cannot be read")))?;
+        let tree = store.commit_tree(commit);
+        let tree =
+            tree.map_err(|e| trouble(e.code(), format!("commit {commit} cannot be read")))?;
         let git = Git::new(self.ledger.env(), &self.worktree);
         let git = git.map_err(|e| trouble(e.code(), e.to_string()))?;
         let name = format!("fix.{}.{attempt}", self.policy.policy_id);
         let scratch = store.location().agent_dir().join("tmp").join(name);
         let load = |id: &Oid| -> Result<Vec<u8>, LoadError> { Ok(store.object(id)?.data) };
         let filters = Filters { repo: &self.repo, git: &git, scratch: &scratch };
-        let tree = match fix_tree(FixCtx { filters, load: &load }, parent_tree, &commit.paths) {
-            Ok(tree) => tree,
+        match work(FixCtx { filters, load: &load }, tree) {
+            Ok(done) => Ok(done),
             Err(CandidateError::Moving(path)) => {
                 let because = format!("'{path}' was written while it was read");
-                return Err(trouble(Code::TreeChanged, because));
+                Err(trouble(Code::TreeChanged, because))
             }
-            Err(CandidateError::State(error)) => return Err(error.into()),
-            Err(error) => return Err(trouble(error.code(), error.to_string())),
+            Err(CandidateError::State(error)) => Err(error.into()),
+            Err(error) => Err(trouble(error.code(), error.to_string())),
+        }
+    }
+
+    /// What a gate protects is as on the trusted ref, or why that is not so.
+    pub(super) fn require_protected(
+        &self,
+        gate: &Gate,
+        attempt: u32,
+    ) -> Result<Result<(), Trouble>, PerformError> {
+        if gate.def.protect.is_empty() {
+            return Ok(Ok(()));
+        }
+        let trust = self.ledger.trust()?;
+        let look = || {
+            let protected = Protected::parse(&gate.def.protect)
+                .map_err(|why| trouble(Code::ProtectedPathChanged, why))?;
+            self.with_files(&trust.tip, attempt, |ctx, tree| {
+                protect::changed(ctx, tree, &protected)
+            })
         };
+        let changed = match look() {
+            Ok(changed) => changed,
+            Err(why) => return Ok(Err(why)),
+        };
+        let Some(first) = changed.first() else { return Ok(Ok(())) };
+        let others = match changed.len() {
+            1 => String::new(),
+            n => format!(" and {} more", n - 1),
+        };
+        let because = format!("'{first}'{others} is not as on {}", trust.trusted_ref);
+        Ok(Err(trouble(Code::ProtectedPathChanged, because)))
+    }
+
+    fn fix_commit(&self, commit: &CommitSpec, parent: Oid, attempt: u32) -> Result<Fixed, Trouble> {
+        let (tree, parent_tree) = self.with_files(&parent, attempt, |ctx, parent_tree| {
+            Ok((fix_tree(ctx, parent_tree, &commit.paths)?, parent_tree))
+        })?;
         if !commit.allow_markers
             && let Some(path) = tree.conflict_markers().first()
         {

@@ -52,6 +52,34 @@ pub(super) const OUTCOMES: &[Outcome] = &[
         e.commit(&["a.txt"], &["false"])
     }),
     ("gate-not-runnable", 2, |e| gated_by(e, "#!/no/such/interpreter\n", "a.txt")),
+    ("output-missing", 2, |e| {
+        e.write("a.txt", "changed\n");
+        e.ap(&[
+            "commit",
+            "--json",
+            "--no-ack",
+            "-m",
+            "m",
+            "--path=a.txt",
+            "--require-output=ok",
+            "--",
+            "true",
+        ])
+    }),
+    ("protected-path-changed", 2, |e| {
+        e.write("a.txt", "changed\n");
+        e.ap(&[
+            "commit",
+            "--json",
+            "--no-ack",
+            "-m",
+            "m",
+            "--path=a.txt",
+            "--protect=a.txt",
+            "--",
+            "true",
+        ])
+    }),
     ("tree-changed-during-gate", 2, |e| gated_by(e, "#!/bin/sh\necho more >> a.txt\n", "a.txt")),
     ("branch-switched", 0, |e| {
         elsewhere(e);
