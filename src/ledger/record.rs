@@ -12,7 +12,7 @@ use crate::{
         oid::Oid,
     },
     engine::{Decision, ENGINE, Effect, Now, State, decide, step},
-    store::{AppendError, Batch, Entry, GitView, NewEntry, Place, Snapshot, Stamp},
+    store::{AppendError, Batch, Entry, NewEntry, Place, Snapshot, Stamp},
     wire::message::{self, Beside, Mended},
 };
 
@@ -27,8 +27,6 @@ pub struct Recording {
     pub effects: Vec<Effect>,
     /// The entities touched, as they are now.
     pub state: State,
-    /// Why git does not show the events yet, although they are recorded for good.
-    pub pending_view: Option<String>,
 }
 
 /// What is true at the instant of deciding, under the lock.
@@ -90,10 +88,6 @@ impl Ledger {
             already: made.already,
             effects: made.effects,
             state: made.state,
-            pending_view: match appended.git_view {
-                GitView::Shown => None,
-                GitView::Pending(why) => Some(why),
-            },
         })
     }
 

@@ -462,3 +462,30 @@ fn case_123_the_stored_bytes_are_what_counts_in_every_locale() {
     }
     assert_eq!(env.kinds().len(), told);
 }
+
+/// What is recorded is answered as recorded, and the lock that somebody holds is named and left.
+#[test]
+fn an_event_behind_a_foreign_lock_is_recorded_and_the_lock_is_named() {
+    let env = TestEnv::new();
+    let session = env.adopt("s");
+    let name = env.git(&["for-each-ref", "--format=%(refname)", "refs/agentproto/journal"]);
+    let lock = if env.is_reftable() {
+        env.repo().join(".git/reftable/tables.list.lock")
+    } else {
+        env.repo().join(format!(".git/{name}.lock"))
+    };
+    fs::write(&lock, "").unwrap();
+    let before = env.git(&["rev-parse", &name]);
+    let done = env.ap(&["session", "report", &session, "command-done", "--json"]).exits(0);
+    let cursor = text(&done.json(), "cursor");
+    assert!(done.err().contains("recorded") && done.err().contains(".lock"), "{done}");
+    assert!(lock.exists());
+    assert_eq!(env.git(&["rev-parse", &name]), before);
+    // Who reads sees it, and while the lock stays says nothing again.
+    let seen = env.ap(&["events", "--json"]).exits(0);
+    let last = seen.json()["events"].as_array().unwrap().last().unwrap().clone();
+    assert_eq!(text(&last, "cursor"), cursor, "{last:#}");
+    fs::remove_file(&lock).unwrap();
+    env.ap(&["status"]).exits(0);
+    assert_eq!(env.git(&["rev-parse", &name]), cursor);
+}
