@@ -118,6 +118,8 @@ pub const REF_RETRY_MS: u64 = 20;
 pub const REFTABLE_RELOAD_MS: u64 = 3_000;
 /// Longest wait for a worktree's `index.lock` at landing, milliseconds.
 pub const INDEX_LOCK_WAIT_MS: u64 = 10_000;
+/// Attempts to show a ref to a git that does not find its object, which is written again in between.
+pub const SHOW_TRIES: u32 = 20;
 /// Attempts of a compare-and-swap on a notes ref.
 pub const NOTES_CAS_TRIES: u32 = 200;
 

@@ -347,7 +347,7 @@ impl Store {
             }
         }
         for m in &frame.step.moves {
-            self.refs.swap(&m.name, m.old, &m.new, wait_ms)?;
+            self.swap_logged(&m.name, m.old, &m.new, wait_ms)?;
         }
         Ok(())
     }

@@ -9,6 +9,7 @@ use super::{
     checkpoint::{Sealing, each_once},
     commit,
     error::StoreError,
+    git::GitError,
     loose::LooseState,
     names::journal_parts,
     object::Kind,
@@ -220,6 +221,26 @@ impl Store {
         Ok(written)
     }
 
+    /// Moves a ref to what the log holds. git refuses an object that is not there, and a prune may take one away
+    /// between our writing it and git's look: it is written again, as nothing else is wrong.
+    pub(super) fn swap_logged(
+        &self,
+        name: &str,
+        old: Option<Oid>,
+        new: &Oid,
+        wait_ms: u64,
+    ) -> Result<(), StoreError> {
+        let mut tries = 1;
+        loop {
+            match self.refs.swap(name, old, new, wait_ms) {
+                Err(StoreError::Git(GitError::Failed { .. }))
+                    if tries < limits::SHOW_TRIES && self.rewrite_objects()? > 0 => {}
+                other => return other,
+            }
+            tries += 1;
+        }
+    }
+
     /// Moves one ref to where the log says, or takes over a newer value into `tips`.
     fn settle(
         &self,
@@ -239,7 +260,7 @@ impl Store {
             tips.insert(name.to_owned(), actual);
             return Ok(());
         }
-        match self.refs.swap(name, actual, &ours, wait_ms) {
+        match self.swap_logged(name, actual, &ours, wait_ms) {
             Ok(()) => done.refs.push(name.to_owned()),
             Err(e @ StoreError::RefLocked { .. }) => done.pending = Some(e.to_string()),
             Err(e) => return Err(e),
@@ -286,7 +307,7 @@ impl Store {
             let Some(ours) = known.tips.get(&name) else { continue };
             // Recovery left only refs behind whose lock another program holds.
             let actual = self.refs.read_sound(&name)?;
-            self.refs.swap(&name, actual, ours, limits::REF_LOCK_WAIT_MS)?;
+            self.swap_logged(&name, actual, ours, limits::REF_LOCK_WAIT_MS)?;
         }
         self.pack_all(lock)?;
         for path in self.with_wal(|wal| Ok(wal.map(|w| w.newest_first())))?.unwrap_or_default() {

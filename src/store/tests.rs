@@ -632,6 +632,27 @@ fn parallel_appends_beside_gc_have_no_gap() {
     assert_complete(&repo, &name, (THREADS * EACH) as u64);
 }
 
+/// git refuses to move a ref in tables to an object that is not there. A prune may take it away before git looks.
+#[test]
+fn what_a_prune_takes_away_before_its_ref_moves_is_written_again() {
+    let repo = TestRepo::with_refs("reftable");
+    let store = open(&repo);
+    let (first, name) = (append(&store, "a").written[0].id, own_ref(&store));
+    let lock = repo.ref_lock(&name);
+    std::fs::write(&lock, "").unwrap();
+    let second = append(&store, "b");
+    assert!(matches!(second.git_view, GitView::Pending(_)));
+    std::fs::remove_file(&lock).unwrap();
+    repo.git(&["prune", "--expire=now"]);
+    assert!(!store.loose.is_there(&second.written[0].id));
+    store.swap_logged(&name, Some(first), &second.written[0].id, 0).unwrap();
+    assert_complete(&repo, &name, 2);
+    // What the log cannot give is no reason to ask again.
+    let nowhere = object::hash(store.hash, Kind::Blob, b"nowhere").unwrap();
+    let refused = store.swap_logged(&name, Some(second.written[0].id), &nowhere, 0).unwrap_err();
+    assert!(refused.to_string().contains("nonexistent object"), "{refused}");
+}
+
 #[test]
 fn notes_of_everybody_survive_everybody() {
     let repo = TestRepo::new();
