@@ -112,7 +112,7 @@ impl Store {
     /// # Errors
     /// It cannot be told.
     pub fn notes_damage(&self, notes_ref: &str) -> Result<Option<String>, StoreError> {
-        let read = self.refs.read(notes_ref).and_then(|tip| {
+        let read = self.refs.read_leading(notes_ref).and_then(|tip| {
             let Some(tip) = tip else { return Ok(()) };
             let commit = self.require(&tip, Kind::Commit)?;
             let tree = commit::parse(self.hash, &commit).map(|c| c.tree);

@@ -72,7 +72,7 @@ impl Store {
 
     /// What one of our refs holds or, where the log knows better, will hold.
     pub(super) fn own_value(&self, name: &str) -> Result<Option<Oid>, StoreError> {
-        let actual = self.refs.read(name);
+        let actual = self.refs.read_leading(name);
         let (ours, behind) = self.with_sound_wal(|wal| {
             let Some(wal) = wal else { return Ok((None, false)) };
             let at = actual.as_ref().ok().copied().flatten();
@@ -125,7 +125,7 @@ impl Store {
 
     fn add_foreign(&self, name: &str, found: &mut Journals) {
         let Some((writer, _)) = journal_parts(name) else { return };
-        let read = self.refs.read(name);
+        let read = self.refs.read_leading(name);
         let id = read.as_ref().ok().copied().flatten();
         match read.and_then(|id| id.map(|id| self.tip_at(name, &id)).transpose()) {
             Ok(tip) => found.tips.extend(tip),

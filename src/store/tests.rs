@@ -82,6 +82,15 @@ fn spoil(repo: &TestRepo, name: &str, text: &str) {
     }
 }
 
+/// Removes a ref that was spoilt.
+fn unset(repo: &TestRepo, name: &str) {
+    if repo.is_reftable() {
+        repo.git(&["update-ref", "--no-deref", "-d", name]);
+    } else {
+        std::fs::remove_file(repo.path().join(".git").join(name)).unwrap();
+    }
+}
+
 /// No lock, no staged file, nothing temporary is left.
 pub(super) fn assert_tidy(repo: &TestRepo) {
     let git = repo.path().join(".git");

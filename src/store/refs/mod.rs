@@ -131,6 +131,20 @@ impl RefReader {
         if matches!(read, Err(StoreError::BrokenRef { .. })) { Ok(None) } else { read }
     }
 
+    /// As [`RefReader::read`], for a ref that always leads somewhere: the name of one that is not there is broken.
+    ///
+    /// # Errors
+    /// As there.
+    pub(super) fn read_leading(&self, full_name: &str) -> Result<Option<Oid>, StoreError> {
+        let read = self.read(full_name)?;
+        match read.map_or_else(|| self.stored(full_name), |_| Ok(None))? {
+            Some(Stored::Symbolic(to)) => {
+                Err(broken(full_name, &format!("it leads to {to}, which is not there")))
+            }
+            Some(Stored::Id(_)) | None => Ok(read),
+        }
+    }
+
     /// What is stored under the name itself; none when there is nothing.
     ///
     /// # Errors
@@ -285,12 +299,16 @@ impl Refs {
         }
     }
 
-    /// What is stored under a name that holds no id, as it is; nothing where that is not kept in a file.
+    /// What is stored under a name that holds no id, as a file would have it.
     pub(super) fn bytes(&self, name: &str) -> Result<Vec<u8>, StoreError> {
         check_name(name)?;
         match &self.reader.0 {
             Backend::Files(backend) => backend.bytes(name),
-            Backend::Reftable(_) => Ok(Vec::new()),
+            Backend::Reftable(backend) => Ok(match backend.stored(name)? {
+                Some(Stored::Symbolic(to)) => format!("ref: {to}\n").into_bytes(),
+                Some(Stored::Id(id)) => format!("{id}\n").into_bytes(),
+                None => Vec::new(),
+            }),
         }
     }
 

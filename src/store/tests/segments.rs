@@ -212,9 +212,9 @@ fn a_finished_segment_is_proved_by_the_log_until_a_checkpoint_and_then_by_the_ne
     let second = numbered(&store, "0002");
     repo.git(&["update-ref", &second, &ids[9].to_string()]);
     assert_eq!(standing(&store), [Standing::Elsewhere { actual: ids[9] }, Standing::Whole]);
-    std::fs::write(repo.path().join(".git").join(&second), "").unwrap();
+    spoil(&repo, &second, "");
     assert_eq!(standing(&store), [Standing::Lost, Standing::Whole]);
-    std::fs::remove_file(repo.path().join(".git").join(&second)).unwrap();
+    unset(&repo, &second);
     drop(small(&repo));
     assert_eq!(standing(&store), [Standing::Lost, Standing::Whole]);
     assert_eq!(store.first_kept(&tip).unwrap(), 17);
@@ -266,17 +266,19 @@ fn a_journal_of_somebody_else_that_cannot_be_read_takes_nothing_from_the_others(
     repo.git(&["update-ref", &whole, &tip.id.to_string()]);
     let head = repo.git(&["rev-parse", "HEAD"]);
     repo.git(&["update-ref", &fetched("bbbbbbbbbbbb", "0001"), &head]);
-    let garbage = repo.path().join(".git").join(fetched("cccccccccccc", "0001"));
-    std::fs::create_dir_all(garbage.parent().unwrap()).unwrap();
-    std::fs::write(garbage, "garbage").unwrap();
+    repo.git(&["update-ref", &fetched("cccccccccccc", "0001"), &head]);
+    spoil(&repo, &fetched("cccccccccccc", "0001"), "garbage");
+    repo.git(&["symbolic-ref", &fetched("dddddddddddd", "0001"), "refs/heads/nowhere"]);
     let found = store.journals().unwrap();
     assert_eq!(found.tips.iter().map(Tip::name).collect::<Vec<_>>(), [tip.name(), whole]);
     let unreadable: Vec<_> =
         found.unreadable.iter().map(|u| (u.writer.as_str(), u.id.is_some())).collect();
-    assert_eq!(unreadable, [("bbbbbbbbbbbb", true), ("cccccccccccc", false)]);
+    let expected = [("bbbbbbbbbbbb", true), ("cccccccccccc", false), ("dddddddddddd", false)];
+    assert_eq!(unreadable, expected);
     // Our own is another matter.
-    let own = repo.path().join(".git").join(tip.name());
     std::fs::remove_dir_all(repo.path().join(".git").join(AGENT_DIR)).unwrap();
-    std::fs::write(own, format!("{head}\n")).unwrap();
-    assert!(small(&repo).journals().is_err());
+    for spoilt in [format!("{head}\n"), "garbage".to_owned()] {
+        spoil(&repo, &tip.name(), &spoilt);
+        assert!(small(&repo).journals().is_err(), "{spoilt}");
+    }
 }
