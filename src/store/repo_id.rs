@@ -4,7 +4,11 @@
 //! off has no such commit here: then the journals that were fetched say it, all of them the same, or it is refused by
 //! name rather than given another id.
 
-use super::{commit, names::journal_writer};
+use super::{
+    commit,
+    names::{JOURNALS, REMOTES, journal_writer},
+    refs::RefReader,
+};
 use crate::{code::Code, domain::oid::Oid};
 use std::collections::BTreeSet;
 
@@ -64,19 +68,18 @@ pub fn load_repo_id(repo: &gix::Repository, tip: Oid) -> Result<Oid, RepoIdError
 /// What every journal here says. One that is cut off itself says nothing.
 fn from_journals(repo: &gix::Repository) -> Result<Oid, RepoIdError> {
     let failed = |why: &dyn std::fmt::Display| RepoIdError::Journal(why.to_string());
-    let refs = repo.references().map_err(|e| failed(&e))?;
+    let refs = RefReader::of(repo).map_err(|e| failed(&e))?;
+    let mut names = refs.names(JOURNALS).map_err(|e| failed(&e))?;
+    names.extend(refs.names(REMOTES).map_err(|e| failed(&e))?);
     let mut said = BTreeSet::new();
-    for found in refs.all().map_err(|e| failed(&e))? {
-        let found = found.map_err(|e| failed(&e))?;
-        let name = found.name().as_bstr().to_string();
-        if let (Some(_), Some(tip)) = (journal_writer(&name), found.try_id()) {
-            let mut first = tip.detach();
-            for entry in repo.rev_walk([first]).first_parent_only().all().map_err(|e| failed(&e))? {
-                first = entry.map_err(|e| failed(&e))?.id;
-            }
-            let first = repo.find_commit(first).map_err(|e| failed(&e))?;
-            said.extend(commit::repo_in(first.message_raw().map_err(|e| failed(&e))?));
+    for name in names.iter().filter(|name| journal_writer(name).is_some()) {
+        let Some(tip) = refs.read_leading(name).map_err(|e| failed(&e))? else { continue };
+        let mut first = gix::ObjectId::try_from(tip.as_bytes()).map_err(|e| failed(&e))?;
+        for entry in repo.rev_walk([first]).first_parent_only().all().map_err(|e| failed(&e))? {
+            first = entry.map_err(|e| failed(&e))?.id;
         }
+        let first = repo.find_commit(first).map_err(|e| failed(&e))?;
+        said.extend(commit::repo_in(first.message_raw().map_err(|e| failed(&e))?));
     }
     match (said.pop_first(), said.is_empty()) {
         (Some(only), true) => Ok(only),
@@ -96,7 +99,7 @@ pub(super) fn real_objects(repo: &gix::Repository) -> gix::Repository {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::store::trusted::testing::Lab;
+    use crate::store::{testlab::TestRepo, trusted::testing::Lab};
 
     #[test]
     fn is_the_root_of_the_first_parent_line() {
@@ -123,5 +126,34 @@ mod tests {
         let cut = gix::open(lab.top().join("cut")).unwrap();
         let tip = lab.rev("HEAD");
         assert_eq!(load_repo_id(&cut, tip).unwrap_err().code(), Code::ShallowUnsupported);
+    }
+
+    #[test]
+    fn the_journals_in_a_shallow_clone_say_it_whatever_keeps_the_refs() {
+        for format in ["files", "reftable"] {
+            let repo = TestRepo::with_refs(format);
+            let (root, tip) = (repo.git(&["rev-parse", "HEAD"]), repo.commit("second"));
+            let url = format!("file://{}", repo.path().display());
+            let clone = ["clone", "-q", "--depth", "1", "--ref-format", format, &url, "cut"];
+            repo.git(&clone);
+            let cut = repo.path().join("cut");
+            let id = || load_repo_id(&gix::open(&cut).unwrap(), tip.parse().unwrap());
+            let fetched = |writer: &str, says: &str| {
+                let message = format!("first\n\nFormat: 1\nRepo: {says}\nSeq: 1\n");
+                let tree = repo.git(&["rev-parse", "HEAD^{tree}"]);
+                let at = ["-C", "cut", "commit-tree", "-m", &message, &tree];
+                let entry = repo.git(&at);
+                let name = format!("refs/agentproto/remotes/origin/journal/{writer}/0001");
+                repo.git(&["-C", "cut", "update-ref", &name, &entry]);
+                name
+            };
+            assert!(matches!(id(), Err(RepoIdError::Shallow)), "{format}");
+            let name = fetched("aaaaaaaaaaaa", &root);
+            assert_eq!(id().unwrap().to_string(), root, "{format}");
+            fetched("bbbbbbbbbbbb", &tip);
+            assert!(matches!(id(), Err(RepoIdError::Disagreeing)), "{format}");
+            repo.git(&["-C", "cut", "symbolic-ref", &name, "refs/heads/nowhere"]);
+            assert!(matches!(id(), Err(RepoIdError::Journal(_))), "{format}");
+        }
     }
 }
