@@ -145,7 +145,7 @@ fn recovery_covers_the_sealed_frames_too() {
     let frames = store.with_wal(|w| w.unwrap().frames()).unwrap();
     let ids: Vec<Oid> = frames.iter().flat_map(|f| &f.objects).map(|o| o.id).collect();
     ids.iter().for_each(|id| store.loose.remove(id).unwrap());
-    std::fs::remove_file(repo.path().join(".git").join(&name)).unwrap();
+    repo.git(&["update-ref", "-d", &name]);
     assert!(
         store.own_tip().unwrap().unwrap().seq == 3 && ids.iter().all(|i| store.object(i).is_ok())
     );
@@ -351,7 +351,7 @@ fn what_can_be_read_of_a_damaged_log_is_shown_before_it_is_put_aside() {
     let store = open(&repo);
     append(&store, "a");
     let name = own_ref(&store);
-    let lock = repo.path().join(".git").join(format!("{name}.lock"));
+    let lock = repo.ref_lock(&name);
     std::fs::write(&lock, "").unwrap();
     assert!(matches!(append(&store, "b").git_view, GitView::Pending(_)));
     std::fs::remove_file(&lock).unwrap();

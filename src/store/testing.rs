@@ -146,6 +146,12 @@ impl Repo {
         if tables.is_dir() { tables.join("tables.list.lock") } else { file }
     }
 
+    /// The file without which nobody can tell where `HEAD` is.
+    pub(crate) fn head_record(&self) -> PathBuf {
+        let list = self.path(".git/reftable/tables.list");
+        if list.is_file() { list } else { self.path(".git/HEAD") }
+    }
+
     pub(crate) fn hash(&self) -> HashKind {
         hash_of(&self.gix())
     }

@@ -455,7 +455,7 @@ mod tests {
         assert_eq!(branch_tip(&repo.gix(), "refs/heads/none").unwrap(), None);
         repo.git(&["checkout", "-q", "--detach"]);
         assert_eq!(head(&repo.gix()).unwrap(), Head::Detached { at: tip });
-        std::fs::write(repo.path(".git/HEAD"), "garbage").unwrap();
+        std::fs::write(repo.head_record(), "garbage").unwrap();
         assert!(
             gix::open_opts(repo.top(), gix::open::Options::isolated())
                 .map_or(true, |r| head(&r).is_err())

@@ -98,7 +98,9 @@ fn case_140_a_torn_end_hides_nothing() {
     let tip = env.git(&["rev-parse", &journal]);
     let writer = journal.rsplit('/').nth(1).unwrap();
     let object = git.join("objects").join(&tip[..2]).join(&tip[2..]);
-    for path in [git.join(&journal), git.join("agentproto/seek").join(writer), object] {
+    env.spoil_ref(&journal, Some(&tip[..33]));
+    assert_eq!(seqs(&events(&env, &[])), [1, 2, 3, 4]);
+    for path in [git.join("agentproto/seek").join(writer), object] {
         let bytes = fs::read(&path).unwrap();
         fs::remove_file(&path).unwrap();
         fs::write(&path, &bytes[..bytes.len() - 7]).unwrap();

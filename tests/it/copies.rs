@@ -98,12 +98,12 @@ fn a_copy_shows_what_its_log_holds_and_leaves_that_journal_alone() {
     let env = TestEnv::new();
     let original = extended(&env, &env.repo());
     // Recorded, but git cannot be shown it: somebody holds the ref.
-    let lock = env.repo().join(".git").join(format!("{original}.lock"));
+    let lock = env.ref_lock(&env.repo(), &original);
     fs::write(&lock, "").unwrap();
     record(&env, &env.repo()).exits(0);
     let behind = journals(&env, &env.repo());
     let copy = copy(&env, "r", "c");
-    fs::remove_file(copy.join(".git").join(format!("{original}.lock"))).unwrap();
+    fs::remove_file(env.ref_lock(&copy, &original)).unwrap();
 
     record(&env, &copy).exits(0);
     let there = journals(&env, &copy);

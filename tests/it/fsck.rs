@@ -89,12 +89,8 @@ fn a_journal_ref_that_is_lost_comes_back_from_the_log() {
     env.adopt("one");
     let name = env.journal();
     let tip = env.git(&["rev-parse", &name]);
-    let file = env.repo().join(".git").join(&name);
     for damage in [Some("garbage\n"), Some(""), None] {
-        match damage {
-            Some(text) => fs::write(&file, text).unwrap(),
-            None => fs::remove_file(&file).unwrap(),
-        }
+        env.spoil_ref(&name, damage);
         let report = env.ap(&["fsck", "--json"]).exits(0).json();
         assert_eq!(report["healedRefs"], serde_json::json!([name]), "{damage:?}");
         assert_eq!(env.git(&["rev-parse", &name]), tip);
@@ -190,11 +186,14 @@ fn lost_and_damaged_notes_are_written_again_from_the_journal() {
     repairs(&env, 2);
     whole(&env);
     // What is there is no notes at all.
-    let file = env.repo().join(".git").join(acks);
-    for (number, held) in
-        [(1, "garbage\n".to_owned()), (2, format!("{}\n", "1".repeat(commit.len())))]
-    {
-        fs::write(&file, &held).unwrap();
+    let (words, id) = if env.is_reftable() {
+        // git lets nobody put an id there that names nothing.
+        ("ref: refs/heads/nowhere\n", env.git(&["rev-parse", "HEAD^{tree}"]))
+    } else {
+        ("garbage\n", "1".repeat(commit.len()))
+    };
+    for (number, held) in [(1, words.to_owned()), (2, format!("{id}\n"))] {
+        env.spoil_ref(acks, Some(&held));
         assert!(findings(&env, 1).iter().any(|f| f["subject"] == acks));
         repairs(&env, 2);
         whole(&env);

@@ -41,6 +41,32 @@ impl TestEnv {
         self.repo().join(".git/reftable").is_dir()
     }
 
+    /// The lock file that keeps everybody from changing a ref of the repository in `dir`.
+    pub(crate) fn ref_lock(&self, dir: &Path, name: &str) -> PathBuf {
+        let git = dir.join(".git");
+        if self.is_reftable() {
+            git.join("reftable/tables.list.lock")
+        } else {
+            git.join(format!("{name}.lock"))
+        }
+    }
+
+    /// Puts `held` in the place of what a ref holds, none to remove it. In tables there is no room for anything
+    /// but an id and the name of another ref: what is no id is the name of one that is not there.
+    #[track_caller]
+    pub(crate) fn spoil_ref(&self, name: &str, held: Option<&str>) {
+        let file = self.repo().join(".git").join(name);
+        match (held, self.is_reftable()) {
+            (Some(held), false) => fs::write(file, held).unwrap(),
+            (None, false) => fs::remove_file(file).unwrap(),
+            (None, true) => drop(self.git(&["update-ref", "--no-deref", "-d", name])),
+            (Some(held), true) if [40, 64].contains(&held.trim_end().len()) => {
+                self.git(&["update-ref", "--no-deref", name, held.trim_end()]);
+            }
+            (Some(_), true) => drop(self.git(&["symbolic-ref", name, "refs/heads/nowhere"])),
+        }
+    }
+
     #[track_caller]
     pub(crate) fn policy(&self, id: &str) -> Value {
         self.ap(&["policy", "show", id, "--json"]).exits(0).json()

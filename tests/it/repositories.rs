@@ -225,6 +225,19 @@ fn a_bare_repository_is_read_and_works_through_its_worktrees() {
     at(&env, &bare).ap(&["fsck"]).exits(0);
 }
 
+/// The words without those of the form `3 s ago`, which change while one looks.
+fn ageless(text: &str) -> Vec<&str> {
+    let mut words = Vec::new();
+    for word in text.split_whitespace() {
+        if word == "ago" {
+            words.truncate(words.len().saturating_sub(2));
+        } else {
+            words.push(word);
+        }
+    }
+    words
+}
+
 #[test]
 fn inside_a_git_directory_everything_can_be_read() {
     let env = TestEnv::new();
@@ -233,7 +246,8 @@ fn inside_a_git_directory_everything_can_be_read() {
     let outside = at(&env, env.repo());
     for command in [&["session", "list"][..], &["log"], &["events", "--json"], &["verify"]] {
         let (there, here) = (inside.ap(command), outside.ap(command));
-        assert_eq!((there.code(), there.out()), (here.code(), here.out()), "{command:?}");
+        assert_eq!(there.code(), here.code(), "{command:?}");
+        assert_eq!(ageless(&there.out()), ageless(&here.out()), "{command:?}");
     }
     inside.refuses("cwd-not-in-worktree", 6);
 }
@@ -623,12 +637,16 @@ fn without_a_home_reading_works_and_what_needs_settings_is_refused() {
 }
 
 #[test]
-fn the_first_append_leaves_a_packed_refs_file() {
+fn the_first_append_leaves_a_packed_refs_file_where_refs_are_files() {
     let env = TestEnv::new();
     let packed = env.repo().join(".git/packed-refs");
     let _ = fs::remove_file(&packed);
     fs::remove_dir_all(env.repo().join(".git/agentproto")).ok();
     env.adopt("s");
+    if env.is_reftable() {
+        assert!(!packed.exists(), "a file that git never looks at");
+        return;
+    }
     let text = fs::read_to_string(packed).expect("creating refs is only safe beside one");
     assert!(text.starts_with('#'), "{text}");
 }

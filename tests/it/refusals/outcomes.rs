@@ -134,7 +134,7 @@ pub(super) const OUTCOMES: &[Outcome] = &[
         after(e, &["true"], || {
             let oid = e.git(&["rev-parse", "HEAD:a.txt"]);
             let stage = |n| format!("100644 {oid} {n}\ta.txt\n");
-            let lines = format!("0 {}\ta.txt\n{}{}", "0".repeat(40), stage(2), stage(3));
+            let lines = format!("0 {}\ta.txt\n{}{}", "0".repeat(oid.len()), stage(2), stage(3));
             e.run("git", &["update-index", "--index-info"]).stdin(lines).done().exits(0);
         })
     }),
