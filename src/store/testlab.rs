@@ -1,7 +1,7 @@
 //! A repository made by the real git, for tests of this folder.
 
 use crate::{
-    domain::oid::HashKind,
+    domain::oid::{HashKind, Oid},
     sys::{env::Env, fault::disk},
 };
 use std::{
@@ -14,6 +14,7 @@ use std::{
 /// A repository with one commit in a directory of its own; its home is empty.
 pub(super) struct TestRepo {
     dir: tempfile::TempDir,
+    first: String,
 }
 
 impl TestRepo {
@@ -52,16 +53,22 @@ impl TestRepo {
     }
 
     fn made_in(dir: tempfile::TempDir, options: &[&str]) -> Self {
-        let repo = Self { dir };
+        let mut repo = Self { dir, first: String::new() };
         std::fs::create_dir_all(repo.path()).unwrap();
         repo.git(&[&["init", "-q", "-b", "main"], options].concat());
-        repo.commit("first");
+        repo.first = repo.commit("first");
         repo
     }
 
-    /// As [`TestRepo::new`], in a place where an fsync costs nothing.
-    pub(super) fn quick() -> Self {
-        Self::made_in(disk::quick_dir(), &[])
+    /// In a place where an fsync costs nothing; with this ref backend, or what the tester chose.
+    pub(super) fn quick(refs: Option<&str>) -> Self {
+        let options: Vec<&str> = refs.into_iter().flat_map(|f| ["--ref-format", f]).collect();
+        Self::made_in(disk::quick_dir(), &options)
+    }
+
+    /// The commit it was made with.
+    pub(super) fn first(&self) -> Oid {
+        self.first.parse().unwrap()
     }
 
     /// The directory of the repository and its home.

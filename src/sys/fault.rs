@@ -229,7 +229,8 @@ pub(crate) fn plant(plant: Option<Plant>) {
     STATE.with_borrow_mut(|s| s.plant = plant);
 }
 
-pub(super) fn boot_id() -> Option<String> {
+/// The boot id this thread reads; none = the machine's.
+pub(crate) fn boot_id() -> Option<String> {
     STATE.with_borrow(|s| s.boot.clone())
 }
 

@@ -122,7 +122,7 @@ fn changes(site: &Site) -> Vec<Made> {
 fn after_a_kill_or_an_error_at_any_call_landing_again_ends_as_without() {
     let site = Site::new();
     let mut totals = Totals::default();
-    for (n, ending) in sample(endings(&changes(&site)), STATES, 7) {
+    for (n, ending) in sample(endings(&changes(&site)), STATES, 7, |(_, ending)| *ending) {
         let repo = site.repo.copied();
         let (acked, report) = site.ended(&repo, (Kind::Mutating, n, ending));
         let call = report.made.iter().rfind(|m| m.kind == Kind::Mutating);
@@ -130,7 +130,7 @@ fn after_a_kill_or_an_error_at_any_call_landing_again_ends_as_without() {
         let what = format!("landing, call {n} ({:?}), {ending:?}", call.map(|c| &c.what));
         site.judge(&repo, acked, &mut totals, &what);
     }
-    for way in sample(ways(&site), STATES, 11) {
+    for way in sample(ways(&site), STATES, 11, |(_, way)| *way) {
         let (repo, acked, what) = cut(&site, way);
         totals.visited("power cut");
         site.judge(&repo, acked, &mut totals, &what);

@@ -15,7 +15,10 @@ mod landing;
 mod power;
 mod scenes;
 
-use std::collections::BTreeMap;
+use std::{
+    collections::{BTreeMap, HashMap},
+    hash::Hash,
+};
 
 /// What a sweep went through and found.
 #[derive(Debug, Default)]
@@ -58,8 +61,13 @@ fn seed() -> u64 {
     std::env::var("AGENTPROTO_SEED").ok().and_then(|s| s.parse().ok()).unwrap_or(1)
 }
 
-/// The first `most` of these in an order drawn by the seed; all of them in a long run.
-fn sample<T>(mut all: Vec<T>, most: usize, salt: u64) -> Vec<T> {
+/// The first `most` of these in an order drawn by the seed, every kind in turn; all of them in a long run.
+fn sample<T, K: Eq + Hash>(
+    mut all: Vec<T>,
+    most: usize,
+    salt: u64,
+    kind: impl Fn(&T) -> K,
+) -> Vec<T> {
     if is_long() {
         return all;
     }
@@ -67,6 +75,13 @@ fn sample<T>(mut all: Vec<T>, most: usize, salt: u64) -> Vec<T> {
     for at in (1..all.len()).rev() {
         all.swap(at, chance.below(at + 1));
     }
-    all.truncate(most);
-    all
+    let mut met: HashMap<K, usize> = HashMap::new();
+    let mut turn = |one: &T| {
+        let count = met.entry(kind(one)).or_default();
+        *count += 1;
+        *count
+    };
+    let mut turns: Vec<(usize, T)> = all.into_iter().map(|one| (turn(&one), one)).collect();
+    turns.sort_by_key(|(turn, _)| *turn);
+    turns.into_iter().map(|(_, one)| one).take(most).collect()
 }

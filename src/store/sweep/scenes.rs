@@ -8,13 +8,20 @@ use crate::{
     code::Code,
     domain::{oid::Oid, time::Timestamp},
     store::object::Object,
-    sys::fault::disk,
+    sys::fault::{self, disk},
 };
-use std::path::Path;
+use std::{
+    path::Path,
+    sync::atomic::{AtomicBool, Ordering},
+    thread,
+    time::{Duration, Instant},
+};
 
 /// A scenario.
 pub(super) struct Scene {
     pub(super) name: &'static str,
+    /// What keeps the refs; none = what the tester chose.
+    pub(super) refs: Option<&'static str>,
     pub(super) prepare: fn(&TestRepo),
     pub(super) act: fn(&mut Job<'_>) -> Result<(), Failed>,
 }
@@ -28,7 +35,7 @@ pub(super) struct Stage {
 
 impl Stage {
     pub(super) fn new(scene: &Scene) -> Self {
-        let repo = TestRepo::quick();
+        let repo = TestRepo::quick(scene.refs);
         (scene.prepare)(&repo);
         let prepared = disk::quick_dir();
         disk::copy(repo.root(), prepared.path());
@@ -69,6 +76,8 @@ pub(super) struct Said {
     pub(super) lines: Vec<(String, bool)>,
     /// Commits that must be readable for ever.
     pub(super) kept: Vec<Oid>,
+    /// What is wrong with the answers themselves.
+    pub(super) odd: Option<String>,
 }
 
 /// The store at work, and what it said.
@@ -101,16 +110,26 @@ fn entry(seq: u64, label: &str) -> NewEntry {
     NewEntry { message, edits: vec![Edit::Put { path, data }] }
 }
 
+fn batch(s: &Snapshot<'_>, labels: &[&str], pins: &[Oid]) -> Batch {
+    let entries = (s.next_seq..).zip(labels).map(|(seq, label)| entry(seq, label));
+    Batch { entries: entries.collect(), pins: pins.to_vec() }
+}
+
+fn until(met: impl Fn() -> bool) {
+    let end = Instant::now() + Duration::from_secs(60);
+    while !met() {
+        assert!(Instant::now() < end, "it never came");
+        thread::yield_now();
+    }
+}
+
 impl<'a> Job<'a> {
     pub(super) fn new(store: &'a Store, repo: &'a TestRepo) -> Self {
         Self { store, repo, said: Said::default() }
     }
 
     pub(super) fn append(&mut self, labels: &[&str], pins: &[Oid]) -> Result<GitView, Failed> {
-        let decide = |s: &Snapshot<'_>| {
-            let entries = (s.next_seq..).zip(labels).map(|(seq, label)| entry(seq, label));
-            Ok::<_, StoreError>(Batch { entries: entries.collect(), pins: pins.to_vec() })
-        };
+        let decide = |s: &Snapshot<'_>| Ok::<_, StoreError>(batch(s, labels, pins));
         let labels = labels.iter().map(|l| (*l).to_owned()).collect();
         self.said.batches.push((labels, false));
         match self.store.append(&who(), decide) {
@@ -123,9 +142,52 @@ impl<'a> Job<'a> {
         }
     }
 
+    /// Appends of several threads in one frame, those of the last member by this thread: whoever is last in line
+    /// writes for all, so what ends this thread ends the group. All are answered the same.
+    fn together(&mut self, members: &[&[&str]]) -> Result<(), Failed> {
+        let labels = members.iter().copied().flatten().map(|l| (*l).to_owned()).collect();
+        self.said.batches.push((labels, false));
+        let (store, gone, boot) = (self.store, AtomicBool::new(false), fault::boot_id());
+        let (last, others) = members.split_last().unwrap();
+        let inside = AtomicBool::new(false);
+        let all_wait = || {
+            until(|| store.line.waiting() == others.len() || gone.load(Ordering::Relaxed));
+        };
+        let answers: Vec<_> = thread::scope(|scope| {
+            let mut threads = Vec::new();
+            for (n, labels) in others.iter().enumerate() {
+                let (inside, all_wait, boot) = (&inside, &all_wait, boot.as_deref());
+                threads.push(scope.spawn(move || {
+                    fault::set_boot(boot);
+                    store.append(&who(), |s| {
+                        if n == 0 {
+                            inside.store(true, Ordering::Relaxed);
+                            all_wait();
+                        }
+                        Ok::<_, StoreError>(batch(s, labels, &[]))
+                    })
+                }));
+                until(|| inside.load(Ordering::Relaxed) && store.line.waiting() == n);
+            }
+            let own = store.append(&who(), |s| Ok::<_, StoreError>(batch(s, last, &[])));
+            gone.store(true, Ordering::Relaxed);
+            threads.into_iter().map(|t| t.join().unwrap()).chain([own]).collect()
+        });
+        let done = answers.iter().filter(|a| a.is_ok()).count();
+        if ![0, members.len()].contains(&done) {
+            self.said.odd = Some(format!("one group, several answers: {answers:?}"));
+        }
+        self.said.batches.last_mut().unwrap().1 = done > 0;
+        let failed = answers.into_iter().find_map(Result::err);
+        match failed {
+            Some(AppendError::Store(e) | AppendError::Decide(e)) => Err(e.into()),
+            None => Ok(()),
+        }
+    }
+
     /// As those who write notes do: the line is added unless it is there.
     pub(super) fn note(&mut self, line: &str, before: impl Fn()) -> Result<(), Failed> {
-        let target = head(self.repo);
+        let target = self.repo.first();
         self.said.lines.push((line.to_owned(), false));
         let add = |old: Option<&[u8]>| {
             before();
@@ -149,11 +211,6 @@ impl<'a> Job<'a> {
     }
 }
 
-pub(super) fn head(repo: &TestRepo) -> Oid {
-    let path = repo.path().join(".git/refs/heads/main");
-    std::fs::read_to_string(path).unwrap().trim().parse().unwrap()
-}
-
 /// A checkpoint, due or not, if git shows all of the log; then packs are merged.
 pub(super) fn empty_log(store: &Store) -> Result<(), StoreError> {
     checkpoint_now(store)?;
@@ -161,7 +218,7 @@ pub(super) fn empty_log(store: &Store) -> Result<(), StoreError> {
 }
 
 fn candidate(store: &Store, repo: &TestRepo, message: &str) -> Result<Object, StoreError> {
-    let head = head(repo);
+    let head = repo.first();
     let tree = store.commit_tree(&head)?;
     Ok(commit::encode(&tree, &[head], &who(), message.as_bytes())?)
 }
@@ -204,18 +261,33 @@ fn without_our_directory(repo: &TestRepo) {
 
 /// Everything that is swept here; landing has its own repository.
 pub(super) fn scenes() -> Vec<Scene> {
-    entries().into_iter().chain(notes()).collect()
+    entries().into_iter().chain(notes()).chain(elsewhere()).collect()
+}
+
+/// The same steps where the other backend keeps the refs.
+fn elsewhere() -> Vec<Scene> {
+    let of = |name, refs, like: &str| {
+        let like = entries().into_iter().chain(notes()).find(|s| s.name == like).unwrap();
+        Scene { name, refs: Some(refs), ..like }
+    };
+    vec![
+        of("reftable: pin, checkpoint, append", "reftable", "checkpoint"),
+        of("reftable: group", "reftable", "group"),
+        of("reftable: note", "reftable", "note"),
+    ]
 }
 
 fn entries() -> Vec<Scene> {
     vec![
         Scene {
             name: "first append",
+            refs: None,
             prepare: nothing,
             act: |job| job.append(&["one"], &[]).map(drop),
         },
         Scene {
             name: "append",
+            refs: None,
             prepare: some,
             act: |job| {
                 job.append(&["one"], &[])?;
@@ -224,11 +296,19 @@ fn entries() -> Vec<Scene> {
         },
         Scene {
             name: "batch",
+            refs: None,
             prepare: some,
             act: |job| job.append(&["one", "two", "three", "four", "five"], &[]).map(drop),
         },
         Scene {
+            name: "group",
+            refs: None,
+            prepare: some,
+            act: |job| job.together(&[&["one"], &["two", "three"], &["four"], &["five"]]),
+        },
+        Scene {
             name: "kept pack and pin",
+            refs: None,
             prepare: some,
             act: |job| {
                 let candidate = candidate(job.store, job.repo, "candidate")?;
@@ -238,6 +318,7 @@ fn entries() -> Vec<Scene> {
         },
         Scene {
             name: "checkpoint",
+            refs: None,
             prepare: pinned,
             act: |job| {
                 job.checkpoint()?;
@@ -246,6 +327,7 @@ fn entries() -> Vec<Scene> {
         },
         Scene {
             name: "many packs",
+            refs: None,
             prepare: packed,
             act: |job| {
                 job.append(&["one"], &[])?;
@@ -256,6 +338,7 @@ fn entries() -> Vec<Scene> {
         },
         Scene {
             name: "new writer file",
+            refs: None,
             prepare: without_our_directory,
             act: |job| job.append(&["one"], &[]).map(drop),
         },
@@ -264,9 +347,10 @@ fn entries() -> Vec<Scene> {
 
 fn notes() -> Vec<Scene> {
     vec![
-        Scene { name: "first note", prepare: some, act: |job| job.note("one", || ()) },
+        Scene { name: "first note", refs: None, prepare: some, act: |job| job.note("one", || ()) },
         Scene {
             name: "note",
+            refs: None,
             prepare: noted,
             act: |job| {
                 job.note("one", || ())?;
@@ -276,12 +360,18 @@ fn notes() -> Vec<Scene> {
         },
         Scene {
             name: "note beside a foreign one",
+            refs: None,
             prepare: noted,
             act: |job| {
                 let (repo, done) = (job.repo, std::cell::Cell::new(false));
                 job.note("one", || {
                     if !done.replace(true) {
-                        repo.git(&["notes", "--ref", "agentproto/gates", "append", "-m", "theirs"]);
+                        let notes =
+                            ["notes", "--ref", "agentproto/gates", "append", "-m", "theirs"];
+                        // At another time it would get another id, and ours other directories.
+                        let at = "@1700000000 +0000";
+                        let dates = [("GIT_AUTHOR_DATE", at), ("GIT_COMMITTER_DATE", at)];
+                        assert!(repo.command(&notes).envs(dates).status().unwrap().success());
                     }
                 })
             },

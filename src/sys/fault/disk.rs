@@ -13,7 +13,7 @@ use std::{
 };
 
 /// Which of the names that were not synced are there afterwards.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Names {
     /// None: every directory as at its last fsync.
     Lost,
@@ -24,7 +24,7 @@ pub(crate) enum Names {
 }
 
 /// What becomes of bytes that were not synced.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Bytes {
     /// The file is as at its last fsync, a new one empty.
     Old,
@@ -124,9 +124,14 @@ impl Disk {
             Op::Sync | Op::SyncData if last.is_dir() => self.synced_dir(&last),
             Op::SyncDir => self.synced_dir(&last),
             Op::Sync | Op::SyncData => {
+                let foreign = !self.now.contains_key(&last);
                 let node = self.known(&last);
                 if let Node::File(no) = node {
                     self.files[no].synced = fs::read(&last).ok();
+                }
+                // What somebody else wrote counts as synced, its name too.
+                if foreign {
+                    self.safe.insert(last.clone(), node);
                 }
                 self.now.insert(last, node);
             }
@@ -352,6 +357,15 @@ mod tests {
         assert_eq!(after(LOST, new(Durable::No, true)), [is("new", b""), old.clone()]);
         let zero = Cut { bytes: Bytes::Zero, ..KEPT };
         assert_eq!(after(zero, new(Durable::No, false)), [is("new", &[0; 4]), old]);
+    }
+
+    #[test]
+    fn what_somebody_else_wrote_keeps_its_name_though_we_sync_its_bytes() {
+        let theirs = |dir: &Path| {
+            fs::write(dir.join("theirs"), "theirs").unwrap();
+            files::sync_file(&dir.join("theirs")).unwrap();
+        };
+        assert_eq!(after(LOST, theirs), [is("old", b"old"), is("theirs", b"theirs")]);
     }
 
     #[test]
