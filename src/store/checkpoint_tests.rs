@@ -348,7 +348,7 @@ fn a_log_whose_making_was_cut_short_blocks_nobody() {
 #[test]
 fn what_can_be_read_of_a_damaged_log_is_shown_before_it_is_put_aside() {
     let repo = TestRepo::new();
-    let store = open(&repo);
+    let store = open(&repo).waiting_for_refs(100);
     append(&store, "a");
     let name = own_ref(&store);
     let lock = repo.ref_lock(&name);

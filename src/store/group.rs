@@ -241,7 +241,7 @@ impl Store {
 
     /// Opens a group on the state as it is, mended where that is due.
     fn open_group(&self, lock: KernelLock) -> Result<Group, StoreError> {
-        let due = self.recover(&lock, Depth::Due, limits::REF_LOCK_WAIT_MS)?;
+        let due = self.recover(&lock, Depth::Due, self.ref_wait_ms)?;
         writer::settle(self, &lock)?;
         let tip = self.readable_tip(&lock)?;
         let tip = writer::require_whole(self, &lock, tip)?;

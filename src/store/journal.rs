@@ -20,7 +20,6 @@ use super::{
 use crate::{
     code::Code,
     domain::{ids::WriterId, oid::Oid},
-    limits,
     sys::{
         files::{self, Durable},
         lock::KernelLock,
@@ -298,7 +297,7 @@ impl Store {
         };
         match read() {
             Err(StoreError::Missing { .. } | StoreError::Unreadable { .. }) => {
-                self.recover(lock, Depth::Full, limits::REF_LOCK_WAIT_MS)?;
+                self.recover(lock, Depth::Full, self.ref_wait_ms)?;
                 read()
             }
             other => other,
@@ -322,7 +321,7 @@ impl Store {
         frame: &Frame,
         locked: bool,
     ) -> (GitView, Result<Sealing, StoreError>) {
-        let wait_ms = if locked { 0 } else { limits::REF_LOCK_WAIT_MS };
+        let wait_ms = if locked { 0 } else { self.ref_wait_ms };
         match self.show(frame, wait_ms) {
             Ok(()) => (GitView::Shown, self.seal_if_due(lock, Look::InTurn)),
             Err(e) => {

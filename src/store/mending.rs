@@ -17,7 +17,6 @@ use super::{
 };
 use crate::{
     domain::oid::Oid,
-    limits,
     sys::files::{self, Durable},
 };
 use std::path::{Path, PathBuf};
@@ -92,7 +91,7 @@ impl Store {
         let finished = self.finished_segments(&tip)?;
         let lost = finished.into_iter().find(|f| f.name == name && f.standing == Standing::Lost);
         let Some(last) = lost.and_then(|f| f.last) else { return Ok(false) };
-        self.refs.swap(name, None, &last, limits::REF_LOCK_WAIT_MS)?;
+        self.refs.swap(name, None, &last, self.ref_wait_ms)?;
         self.refs.sync(name)?;
         Ok(true)
     }
@@ -133,11 +132,11 @@ impl Store {
             let number = kept.extension().unwrap_or_default().to_string_lossy().into_owned();
             let name = format!("{NOTES_ASIDE}{leaf}.{number}");
             if self.refs.read(&name)?.is_none() {
-                self.refs.swap(&name, None, &tip, limits::REF_LOCK_WAIT_MS)?;
+                self.refs.swap(&name, None, &tip, self.ref_wait_ms)?;
             }
         }
         let begun = self.empty_notes(who)?;
-        self.refs.swap(notes_ref, tip, &begun, limits::REF_LOCK_WAIT_MS)?;
+        self.refs.swap(notes_ref, tip, &begun, self.ref_wait_ms)?;
         Ok(Some(kept))
     }
 

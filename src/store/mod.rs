@@ -116,6 +116,8 @@ pub struct Store {
     wal: Mutex<Option<Wal>>,
     /// Events of one segment: [`limits::SEGMENT_EVENTS`] but in tests.
     segment_events: u64,
+    /// Longest wait for a ref lock of somebody else: [`limits::REF_LOCK_WAIT_MS`] but in tests.
+    ref_wait_ms: u64,
     line: Line<Group>,
 }
 
@@ -172,6 +174,7 @@ impl Store {
             wal_paths: WalPaths::new(&agent),
             wal: Mutex::new(None),
             segment_events: limits::SEGMENT_EVENTS,
+            ref_wait_ms: limits::REF_LOCK_WAIT_MS,
             line: Line::new(),
             location,
             agent,
@@ -183,6 +186,14 @@ impl Store {
     #[must_use]
     pub(crate) fn with_segments_of(mut self, events: u64) -> Self {
         self.segment_events = events;
+        self
+    }
+
+    /// The same repository for those who have a ref lock held and no time.
+    #[cfg(test)]
+    #[must_use]
+    pub(crate) fn waiting_for_refs(mut self, wait_ms: u64) -> Self {
+        self.ref_wait_ms = wait_ms;
         self
     }
 
@@ -280,7 +291,7 @@ impl Store {
     /// It holds another value, its lock was not to be had, or git fails.
     pub fn delete_reference(&self, full_name: &str, old: Oid) -> Result<(), StoreError> {
         let _lock = self.lock()?;
-        self.refs.delete(full_name, old, limits::REF_LOCK_WAIT_MS)
+        self.refs.delete(full_name, old, self.ref_wait_ms)
     }
 
     /// This clone's journal identity; none before the first append.

@@ -64,7 +64,7 @@ impl Store {
             let Some(objects) = self.noted(who, tip, target, &edit)? else { return Ok(()) };
             let Some(new) = objects.last().map(|o| o.id) else { return Ok(()) };
             self.keep_safe(objects)?;
-            match self.swap_logged(notes_ref, tip, &new, limits::REF_LOCK_WAIT_MS) {
+            match self.swap_logged(notes_ref, tip, &new, self.ref_wait_ms) {
                 Ok(()) => {
                     let sealing = self.seal_if_due(&lock, Look::InTurn);
                     drop(lock);

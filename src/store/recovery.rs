@@ -79,7 +79,7 @@ impl Store {
     /// The journal is diverged or corrupt, or something cannot be written.
     pub fn fsck_wal(&self) -> Result<Recovered, StoreError> {
         let lock = self.lock()?;
-        let mut done = self.recover(&lock, Depth::Full, limits::REF_LOCK_WAIT_MS)?;
+        let mut done = self.recover(&lock, Depth::Full, self.ref_wait_ms)?;
         let tip = self.own_tip()?;
         let whole = writer::require_whole(self, &lock, tip.clone())?;
         if let Some(back) = whole.filter(|t| Some(t) != tip.as_ref()) {
@@ -307,7 +307,7 @@ impl Store {
             let Some(ours) = known.tips.get(&name) else { continue };
             // Recovery left only refs behind whose lock another program holds.
             let actual = self.refs.read_sound(&name)?;
-            self.swap_logged(&name, actual, ours, limits::REF_LOCK_WAIT_MS)?;
+            self.swap_logged(&name, actual, ours, self.ref_wait_ms)?;
         }
         self.pack_all(lock)?;
         for path in self.with_wal(|wal| Ok(wal.map(|w| w.newest_first())))?.unwrap_or_default() {

@@ -15,7 +15,6 @@ use super::{
 };
 use crate::{
     domain::time::Timestamp,
-    limits,
     sys::files::{self, Durable},
 };
 use std::path::{Path, PathBuf};
@@ -88,7 +87,7 @@ impl Store {
         for m in &frame.step.moves {
             // Others are older news, or belong behind a frame that cannot be read.
             if self.refs.read_sound(&m.name)? == m.old {
-                self.refs.swap(&m.name, m.old, &m.new, limits::REF_LOCK_WAIT_MS)?;
+                self.refs.swap(&m.name, m.old, &m.new, self.ref_wait_ms)?;
                 done.refs.push(m.name.clone());
             }
         }
@@ -158,7 +157,7 @@ impl Store {
         age_ms: u64,
     ) -> Result<Vec<String>, StoreError> {
         let journal = self.lock()?;
-        let due = self.recover(&journal, Depth::Due, limits::REF_LOCK_WAIT_MS)?;
+        let due = self.recover(&journal, Depth::Due, self.ref_wait_ms)?;
         if due.pending.is_some() {
             return Ok(Vec::new());
         }

@@ -16,7 +16,6 @@ use super::{
 };
 use crate::{
     domain::{ids::WriterId, oid::Oid, time::Timestamp},
-    limits,
     sys::files,
 };
 
@@ -65,7 +64,7 @@ impl Store {
         // What was sealed before goes first: only one file can wait for its pack.
         self.finish_packs()?;
         let lock = self.lock()?;
-        let due = self.recover(&lock, Depth::Due, limits::REF_LOCK_WAIT_MS)?;
+        let due = self.recover(&lock, Depth::Due, self.ref_wait_ms)?;
         let sealing = if due.pending.is_some() { Sealing::NotDue } else { self.seal(&lock)? };
         drop(lock);
         self.pack_after(sealing)?;
@@ -123,7 +122,7 @@ impl Store {
     }
 
     fn let_go(&self, name: String, at: Oid, gone: &mut Vec<String>) -> Result<(), StoreError> {
-        self.refs.delete(&name, at, limits::REF_LOCK_WAIT_MS)?;
+        self.refs.delete(&name, at, self.ref_wait_ms)?;
         gone.push(name);
         super::failpoint::reached("segment let go")
     }

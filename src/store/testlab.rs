@@ -62,7 +62,9 @@ impl TestRepo {
 
     /// In a place where an fsync costs nothing; with this ref backend, or what the tester chose.
     pub(super) fn quick(refs: Option<&str>) -> Self {
-        let options: Vec<&str> = refs.into_iter().flat_map(|f| ["--ref-format", f]).collect();
+        // Sample hooks would be copied for every state that is looked at.
+        let mut options = vec!["--template="];
+        options.extend(refs.into_iter().flat_map(|f| ["--ref-format", f]));
         Self::made_in(disk::quick_dir(), &options)
     }
 

@@ -519,7 +519,7 @@ fn after_a_reboot_ghosts_go_and_everything_acknowledged_is_there() {
 #[test]
 fn a_foreign_ref_lock_delays_gits_view_and_nothing_else() {
     let repo = TestRepo::new();
-    let store = open(&repo);
+    let store = open(&repo).waiting_for_refs(100);
     append(&store, "a");
     let name = own_ref(&store);
     let lock = repo.ref_lock(&name);
@@ -645,7 +645,7 @@ fn parallel_appends_beside_gc_have_no_gap() {
 #[test]
 fn what_a_prune_takes_away_before_its_ref_moves_is_written_again() {
     let repo = TestRepo::with_refs("reftable");
-    let store = open(&repo);
+    let store = open(&repo).waiting_for_refs(100);
     let (first, name) = (append(&store, "a").written[0].id, own_ref(&store));
     let lock = repo.ref_lock(&name);
     std::fs::write(&lock, "").unwrap();

@@ -15,7 +15,6 @@ use super::{
 };
 use crate::{
     domain::ids::WriterId,
-    limits,
     sys::{clock, lock::KernelLock},
 };
 
@@ -128,9 +127,9 @@ pub(super) fn require_whole(
         });
     }
     let actual = store.refs.read_sound(&name)?;
-    store.refs.swap(&name, actual, &seen.id, limits::REF_LOCK_WAIT_MS)?;
+    store.refs.swap(&name, actual, &seen.id, store.ref_wait_ms)?;
     // A log that begins before it takes the newer value over.
-    store.recover(lock, Depth::Due, limits::REF_LOCK_WAIT_MS)?;
+    store.recover(lock, Depth::Due, store.ref_wait_ms)?;
     store.own_tip()
 }
 
