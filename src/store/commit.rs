@@ -179,8 +179,9 @@ fn number_in(message: &[u8], lead: &str) -> Option<u64> {
 
 fn trailer_in(message: &[u8], lead: &str) -> Option<String> {
     let text = String::from_utf8_lossy(message);
-    let trailers = text.trim_end().rsplit("\n\n").next()?;
-    Some(trailers.lines().find_map(|l| l.strip_prefix(lead))?.trim().to_owned())
+    let trailers = text.trim_end_matches('\n').rsplit("\n\n").next()?;
+    // As the journal's own reader: only a newline ends a line.
+    Some(trailers.split('\n').find_map(|l| l.strip_prefix(lead))?.to_owned())
 }
 
 #[cfg(test)]
@@ -204,6 +205,14 @@ mod tests {
             assert_eq!(read.author_email, "ada@example.invalid");
             assert_eq!((read.time, read.message), (Timestamp::from_ms(5_000), message.to_vec()));
         }
+    }
+
+    #[test]
+    fn a_number_with_a_carriage_return_is_none() {
+        let read = |message: &[u8]| seq_in(message);
+        assert_eq!(read(b"k e: s\n\nSeq: 12\nKind: k\n"), Some(12));
+        assert_eq!(read(b"k e: s\n\nSeq: 12\r\nKind: k\n"), None);
+        assert_eq!(read(b"k e: s\n\nKind: k\nSeq: 12\r\n"), None);
     }
 
     #[test]

@@ -194,7 +194,8 @@ pub fn decode(bytes: &[u8]) -> Result<Message, BadMessage> {
     let text = std::str::from_utf8(bytes).map_err(|_| BadMessage::Text)?;
     let (head, block) =
         text.trim_end_matches('\n').rsplit_once("\n\n").ok_or(BadMessage::Missing("Seq"))?;
-    let fields = Fields(block.lines().filter_map(|l| l.split_once(": ")).collect());
+    // Not `lines`: a value may end with a carriage return.
+    let fields = Fields(block.split('\n').filter_map(|l| l.split_once(": ")).collect());
     let mut data = match fields.one("Data")? {
         Some(json) => serde_json::from_str(json)
             .map_err(|_| BadMessage::Bad("Data", json.chars().take(80).collect()))?,
@@ -211,7 +212,7 @@ pub fn decode(bytes: &[u8]) -> Result<Message, BadMessage> {
         .map(|s| s.parse().map_err(|_| BadMessage::Bad("Session", s.to_owned())))
         .collect();
     Ok(Message {
-        subject: head.lines().next().unwrap_or_default().to_owned(),
+        subject: head.split('\n').next().unwrap_or_default().to_owned(),
         seq: fields.required("Seq")?,
         kind: fields.required("Kind")?,
         sessions: sessions?,
@@ -398,6 +399,26 @@ mod tests {
         let message = decode(&bytes).unwrap();
         assert_eq!(message.mended, Some(mended));
         assert_eq!(message.recorded().unwrap(), Some(event));
+    }
+
+    #[test]
+    fn a_line_ends_with_a_newline_and_nothing_else() {
+        let body = TurnEnded { turn: 2, reason: EndReason::Completed, inferred: false, key: None };
+        let subject = Entity::Session("ses_01arz3ndektsv4rrffq69g5fav".parse().unwrap());
+        let mut event = recorded(subject, body.into());
+        for odd in ["cli\r", "\rcli", "c\u{b}l\u{2028}i"] {
+            event.actor = odd.into();
+            let beside = Beside { repo: Some("abc\r"), ..Beside::default() };
+            let bytes = encode(&event, beside).unwrap();
+            let message = decode(&bytes).unwrap();
+            assert_eq!((message.actor.as_str(), message.repo.as_deref()), (odd, Some("abc\r")));
+            assert_eq!(message.recorded().unwrap().as_ref(), Some(&event));
+            assert_eq!(encode(&event, message.beside()).unwrap(), bytes);
+        }
+        let text = b"x:y z: w\r\n\nSeq: 1\r\nKind: x:y\nAt: 2023-11-14T22:13:20.000Z\nActor: cli\nEngine: 9\n";
+        assert_eq!(decode(text), Err(BadMessage::Bad("Seq", "1\r".into())));
+        let text = b"x:y z: w\r\n\nSeq: 1\nKind: x:y\nAt: 2023-11-14T22:13:20.000Z\nActor: cli\nEngine: 9\n";
+        assert_eq!(decode(text).unwrap().subject, "x:y z: w\r");
     }
 
     #[test]
