@@ -78,6 +78,9 @@ pub const PACK_LOCK_WAIT_MS: u64 = 10_000;
 pub const WAL_PREALLOCATED_BYTES: u64 = 4 * 1024 * 1024;
 /// Largest WAL frame payload accepted, bytes.
 pub const WAL_FRAME_BYTES: u64 = 64 * 1024 * 1024;
+/// Bytes behind a damaged place of the log that are looked through for frames, and most of them that are checksummed
+/// in vain: a torn write leaves less, and beyond it the log counts as corrupt.
+pub const WAL_SEARCH_BYTES: u64 = 128 * 1024 * 1024;
 /// Threads whose appends become durable together.
 pub const GROUP_MEMBERS: usize = 128;
 /// Journal entries that become durable together, but for one append that brings more.
@@ -162,6 +165,7 @@ const _: () = assert!(PACK_DELTA_DEPTH + PACK_ANCHOR_DEPTH < PACK_MERGED_DEPTH);
 const _: () = assert!(HEAL_RECENT < HEAL_TURNS && HEAL_TURNS < CHECKPOINT_FRAMES);
 const _: () = assert!(GROUP_BYTES + CHECKPOINT_BYTES < WAL_PREALLOCATED_BYTES);
 const _: () = assert!(GROUP_BYTES < WAL_FRAME_BYTES);
+const _: () = assert!(WAL_FRAME_BYTES + WAL_PREALLOCATED_BYTES < WAL_SEARCH_BYTES);
 const _: () = assert!(TREE_KILL_MS < CANCEL_WAIT_MS);
 const _: () = assert!(JOURNAL_LOCK_WAIT_MS < CLOCK_STEP_MS.unsigned_abs());
 const _: () = assert!(CLOCK_STEP_MS < CLOCK_SET_BACK_MS);

@@ -466,6 +466,38 @@ mod tests {
         assert_eq!(lab.open().seq(), 3);
     }
 
+    /// Each header claims everything to the end of the file.
+    #[test]
+    fn a_file_full_of_headers_is_corrupt_before_all_of_it_is_checksummed() {
+        let lab = Lab::new();
+        push(&mut lab.open(), 1..=1);
+        let start = lab.open().active.frame_bytes() + START;
+        let size = lab.file(0).metadata().unwrap().len();
+        let most = limits::WAL_SEARCH_BYTES / limits::WAL_PREALLOCATED_BYTES;
+        for (headers, torn) in [(most / 2, true), (2 * most, false)] {
+            for nth in 0..headers {
+                let at = start + nth * 16;
+                let length = u32::try_from(size - at - 16).unwrap();
+                let header = [0x5746_5041, length, 7, 1].map(u32::to_le_bytes).concat();
+                lab.file(0).write_all_at(&header, at).unwrap();
+            }
+            let salvaged = crate::store::wal_file::salvaged(&lab.paths().files[0], HASH);
+            if torn {
+                assert_eq!(lab.open().seq(), 1);
+                assert_eq!(salvaged.unwrap(), [(1, frame(1))]);
+            } else {
+                assert!(lab.refused().contains("is no torn write"));
+                assert!(salvaged.unwrap_err().to_string().contains("looks like frames"));
+            }
+        }
+        lab.file(0).write_all_at(&vec![0; 2 * usize::try_from(most).unwrap() * 16], start).unwrap();
+        assert_eq!(lab.open().seq(), 1);
+        // A hole costs nobody a disk.
+        lab.file(0).write_all_at(&[7; 16], start).unwrap();
+        lab.file(0).set_len(start + limits::WAL_SEARCH_BYTES + 1).unwrap();
+        assert!(lab.refused().contains("is no torn write"));
+    }
+
     /// What was sealed was valid to its end: no damage there is a torn write.
     #[test]
     fn any_damage_to_a_sealed_file_is_reported() {

@@ -201,12 +201,20 @@ impl LogFile {
 
     /// A write torn by a crash leaves nothing valid behind it; damage to an acknowledged frame may.
     fn nothing_valid_after(&self, bad: u64) -> Result<(), StoreError> {
-        let rest =
-            usize::try_from(self.file.size_bytes()?.saturating_sub(bad)).unwrap_or(usize::MAX);
-        let rest = self.bytes(bad, rest)?.unwrap_or_default();
+        let behind = self.file.size_bytes()?.saturating_sub(bad);
+        let too_long = || self.corrupt(&format!("what follows byte {bad} is no torn write"));
+        if behind > limits::WAL_SEARCH_BYTES {
+            return Err(too_long());
+        }
+        let behind = usize::try_from(behind).map_err(|_| too_long())?;
+        let rest = self.bytes(bad, behind)?.unwrap_or_default();
+        let mut search = Search::new();
         for at in (ALIGN..rest.len()).step_by(ALIGN) {
             let Some(header) = Header::read(&rest[at..]) else { continue };
-            if header.epoch >= self.head.epoch && self.payload(bad + at as u64, header)?.is_some() {
+            if header.epoch < self.head.epoch {
+                continue;
+            }
+            if search.payload(header, &rest[at..]).map_err(|TooMany| too_long())?.is_some() {
                 let reason = format!("an invalid frame at byte {bad} is followed by a valid one");
                 return Err(self.corrupt(&reason));
             }
@@ -381,18 +389,52 @@ impl LogFile {
     }
 }
 
+/// Looks for frames at places where none need be. Headers that nobody wrote could each name all that follows.
+struct Search {
+    left_bytes: u64,
+}
+
+/// So many bytes were in no frame that no crash explains them.
+struct TooMany;
+
+impl Search {
+    fn new() -> Self {
+        Self { left_bytes: limits::WAL_SEARCH_BYTES }
+    }
+
+    /// The payload behind a header at the start of `bytes`, when its checksum fits.
+    fn payload<'a>(
+        &mut self,
+        header: Header,
+        bytes: &'a [u8],
+    ) -> Result<Option<&'a [u8]>, TooMany> {
+        let length = usize::try_from(header.length).unwrap_or(usize::MAX);
+        let Some(payload) = bytes.get(HEADER_BYTES..).and_then(|rest| rest.get(..length)) else {
+            return Ok(None);
+        };
+        if header.fits(payload) {
+            return Ok(Some(payload));
+        }
+        self.left_bytes = self.left_bytes.checked_sub(header.length.into()).ok_or(TooMany)?;
+        Ok(None)
+    }
+}
+
 /// Every frame in a file that its own checksum proves, whatever else is damaged, with its epoch; in order.
 pub(super) fn salvaged(path: &Path, hash: HashKind) -> Result<Vec<(u32, Frame)>, StoreError> {
     let bytes = files::read_optional(path)?.unwrap_or_default();
     let mut frames = Vec::new();
     let mut at = usize::try_from(START).unwrap_or(usize::MAX);
+    let mut search = Search::new();
     while let Some(rest) = bytes.get(at..).filter(|rest| !rest.is_empty()) {
-        let found = Header::read(rest).and_then(|header| {
-            let length = usize::try_from(header.length).ok()?;
-            let payload = rest.get(HEADER_BYTES..HEADER_BYTES.checked_add(length)?)?;
-            let frame = header.fits(payload).then(|| wal_frame::decode(payload, hash)).flatten()?;
-            Some((header, frame))
-        });
+        let header = Header::read(rest);
+        let found = header.map_or(Ok(None), |header| search.payload(header, rest));
+        let payload = found.map_err(|TooMany| StoreError::CorruptWal {
+            path: path.to_owned(),
+            reason: "it is full of what looks like frames and is none".to_owned(),
+        })?;
+        let frame = payload.and_then(|payload| wal_frame::decode(payload, hash));
+        let found = header.zip(frame);
         at += match found {
             Some((header, frame)) => {
                 frames.push((header.epoch, frame));
