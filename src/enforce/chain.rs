@@ -22,7 +22,7 @@ use crate::{
     },
     engine::{ENGINE, State, step},
     store::{
-        Seen, Segment, StoreError, Tip,
+        End, Segment, StoreError, Tip,
         object::{Kind, Object, hash},
         reading::Unreadable,
         segments::Kept,
@@ -101,6 +101,8 @@ pub(super) struct Chain {
     /// The repository it says it belongs to.
     pub(super) repo: Option<String>,
     pub(super) broken: Option<Broken>,
+    /// Why it cannot be told whether it was set back: what is here holds all the same.
+    pub(super) untold: Option<Broken>,
     pub(super) began: Began,
     pub(super) state: State,
     pub(super) stories: BTreeMap<PolicyId, Story>,
@@ -115,6 +117,7 @@ impl Chain {
             events: 0,
             repo: None,
             broken: None,
+            untold: None,
             began: Began::NotYet,
             state: State::default(),
             stories: BTreeMap::new(),
@@ -135,11 +138,21 @@ impl Chain {
     }
 
     /// A journal that does not hold its own last event was set back.
-    pub(super) fn require_end(&mut self, seen: &Seen) {
-        if self.broken.is_none() {
-            let why =
-                format!("event {} ({}), noted as its last one, is not in it", seen.seq, seen.id);
-            self.broken = Some(Broken { at: self.tip, why });
+    pub(super) fn require_end(&mut self, end: &End) {
+        let at = self.tip;
+        match end {
+            End::Lost(seen) if self.broken.is_none() => {
+                let why = format!(
+                    "event {} ({}), noted as its last one, is not in it",
+                    seen.seq, seen.id
+                );
+                self.broken = Some(Broken { at, why });
+            }
+            End::Untold(note) => {
+                let why = format!("{note}: whether it was set back cannot be told");
+                self.untold = Some(Broken { at, why });
+            }
+            End::Held | End::Lost(_) => {}
         }
     }
 

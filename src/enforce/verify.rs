@@ -125,10 +125,9 @@ pub(super) fn read_journals(
     let unreadable = journals.unreadable.iter().map(Chain::unreadable);
     let mut chains: Vec<Chain> = journals.tips.iter().map(read).chain(unreadable).collect();
     let own = ledger.store().writer()?;
-    if let Some(seen) = ledger.store().lost_end()?
-        && let Some(own) = chains.iter_mut().find(|c| Some(&c.writer) == own.as_ref())
-    {
-        own.require_end(&seen);
+    let end = ledger.store().end()?;
+    if let Some(own) = chains.iter_mut().find(|c| Some(&c.writer) == own.as_ref()) {
+        own.require_end(&end);
     }
     Ok(chains)
 }
@@ -146,8 +145,8 @@ pub(super) fn journal_report(chain: &Chain) -> JournalReport {
         tip: chain.tip,
         from: chain.from,
         events: chain.events,
-        ok: chain.broken.is_none(),
-        problem: chain.broken.as_ref().map(|b| (b.at, b.why.clone())),
+        ok: chain.broken.is_none() && chain.untold.is_none(),
+        problem: chain.broken.as_ref().or(chain.untold.as_ref()).map(|b| (b.at, b.why.clone())),
     }
 }
 

@@ -81,7 +81,7 @@ pub use journal::{
 pub use location::{Location, OpenError, Worktree, discover};
 pub use log_content::{LogContent, read_log};
 pub use names::{NOTES_ACKS, NOTES_GATES, Segment, evidence_ref, journal_ref};
-pub use place::Seen;
+pub use place::{BadNote, End, Seen};
 pub use recovery::Recovered;
 
 use crate::{

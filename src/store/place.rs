@@ -58,6 +58,48 @@ impl Seen {
     }
 }
 
+/// What is known outside the repository of the end of a journal.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Noted {
+    /// No event was noted.
+    Nothing,
+    /// This one was.
+    Event(Seen),
+    /// There is a note that nobody can read.
+    Unreadable(BadNote),
+}
+
+/// A note of the last event of a journal that is there and cannot be read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BadNote {
+    /// Where it is.
+    pub path: PathBuf,
+    /// Why it cannot be read.
+    pub why: String,
+}
+
+impl std::fmt::Display for BadNote {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(
+            f,
+            "the note of its last event, {}, cannot be read ({})",
+            self.path.display(),
+            self.why
+        )
+    }
+}
+
+/// The end of our own journal against what was noted of it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum End {
+    /// The journal holds what was noted, or nothing was.
+    Held,
+    /// The event that was noted is not in it.
+    Lost(Seen),
+    /// It cannot be told.
+    Untold(BadNote),
+}
+
 /// What an id found in a git directory means there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Standing {
@@ -153,16 +195,33 @@ impl Homes {
         Ok(Standing::Ours)
     }
 
-    /// The last event noted for an id; none where none was, or the note is damaged.
-    pub(super) fn seen(&self, writer: &WriterId) -> Option<Seen> {
-        Seen::decode(&files::read_optional(&self.seen_file(writer)?).ok()??)
+    /// The last event noted for an id.
+    pub(super) fn seen(&self, writer: &WriterId) -> Noted {
+        let Some(path) = self.seen_file(writer) else { return Noted::Nothing };
+        let why = match files::read_optional(&path) {
+            Ok(None) => return Noted::Nothing,
+            Ok(Some(data)) => match Seen::decode(&data) {
+                Some(seen) => return Noted::Event(seen),
+                None => "it is damaged".to_owned(),
+            },
+            Err(e) => e.source.to_string(),
+        };
+        Noted::Unreadable(BadNote { path, why })
     }
 
     /// Notes the last event of a journal. Lines have one length, so that one replaces the other in place; neither a
-    /// failure nor a power cut harms: an older note says less, and one that is half old and half new says nothing.
+    /// failure nor a power cut harms: an older note says less, and one that is half old and half new is told of. What
+    /// is no line at all makes way for one.
     pub(super) fn note_seen(&self, writer: &WriterId, seen: &Seen) {
-        if let Some(file) = self.seen_file(writer) {
-            let _ = files::overwrite(&file, seen.encode().as_bytes());
+        let Some(file) = self.seen_file(writer) else { return };
+        let line = seen.encode();
+        let fits =
+            !matches!(files::look(&file), Ok(Some(there)) if there.len() > line.len() as u64);
+        if !fits || files::overwrite(&file, line.as_bytes()).is_err() {
+            let staged = file.with_file_name(fresh_name(TMP_PREFIX));
+            if files::replace(&file, &staged, line.as_bytes()).is_err() {
+                let _ = files::remove_optional(&staged);
+            }
         }
     }
 

@@ -9,7 +9,7 @@ use super::{
     error::StoreError,
     journal::Tip,
     names::{JOURNALS, REMOTES, Segment, chain_parts, journal_parts, journal_ref},
-    place::Seen,
+    place::End,
     state, tree, writer,
 };
 use crate::domain::{ids::WriterId, oid::Oid};
@@ -135,13 +135,13 @@ impl Store {
         }
     }
 
-    /// The event noted as the last one of our own journal, if the journal does not hold it.
+    /// The end of our own journal against the event noted as its last one.
     ///
     /// # Errors
     /// The journal cannot be read.
-    pub fn lost_end(&self) -> Result<Option<Seen>, StoreError> {
-        let Some(writer) = self.writer()? else { return Ok(None) };
-        writer::lost_end(self, &writer, self.own_tip()?.as_ref())
+    pub fn end(&self) -> Result<End, StoreError> {
+        let Some(writer) = self.writer()? else { return Ok(End::Held) };
+        writer::end(self, &writer, self.own_tip()?.as_ref())
     }
 
     /// Reads one journal entry.

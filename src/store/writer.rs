@@ -10,7 +10,7 @@ use super::{
     error::StoreError,
     journal::Tip,
     names::{JOURNALS, Segment, journal_ref, journal_writer},
-    place::{self, Local, Seen, Standing},
+    place::{self, End, Local, Noted, Seen, Standing},
     recovery::Depth,
 };
 use crate::{
@@ -111,8 +111,15 @@ pub(super) fn require_whole(
     tip: Option<Tip>,
 ) -> Result<Option<Tip>, StoreError> {
     let Some(writer) = find(store)? else { return Ok(tip) };
-    let Some(seen) = lost_end(store, &writer, tip.as_ref())? else { return Ok(tip) };
-    let name = journal_ref(&writer, Segment::of(seen.seq, store.segment_events));
+    let seen = match end(store, &writer, tip.as_ref())? {
+        End::Held => return Ok(tip),
+        // The next entry is noted in its place, and then nobody would hear of it.
+        End::Untold(note) => {
+            store.said.add(format!("note: of journal {writer}, {note}: it may have been set back"));
+            return Ok(tip);
+        }
+        End::Lost(seen) => seen,
+    };
     let there = store.find_object(&seen.id)?.is_some();
     let on_line = match &tip {
         Some(tip) => there && store.is_ancestor(&tip.id, &seen.id)?,
@@ -120,12 +127,13 @@ pub(super) fn require_whole(
     };
     if !on_line {
         return Err(StoreError::SetBack {
-            name,
+            name: journal_ref(&writer, Segment::of(seen.seq, store.segment_events)),
             seq: seen.seq,
             seen: seen.id,
             note: store.homes.seen_file(&writer).unwrap_or_default(),
         });
     }
+    let name = journal_ref(&writer, segment_of(store, &seen, tip.as_ref())?);
     let actual = store.refs.read_sound(&name)?;
     store.refs.swap(&name, actual, &seen.id, store.ref_wait_ms)?;
     // A log that begins before it takes the newer value over.
@@ -133,19 +141,37 @@ pub(super) fn require_whole(
     store.own_tip()
 }
 
-/// The noted end of our journal if what is here does not hold it.
-pub(super) fn lost_end(
-    store: &Store,
-    writer: &WriterId,
-    tip: Option<&Tip>,
-) -> Result<Option<Seen>, StoreError> {
-    let Some(seen) = store.homes.seen(writer) else { return Ok(None) };
+/// The segment of an entry that comes after `tip`. A batch may have run over the end of one, so its number alone does
+/// not tell.
+fn segment_of(store: &Store, seen: &Seen, tip: Option<&Tip>) -> Result<Segment, StoreError> {
+    let mut at = store.entry(&seen.id)?;
+    while let Some(parent) = at.parent {
+        if let Some(tip) = tip.filter(|tip| tip.id == parent) {
+            return Ok(tip.segment);
+        }
+        at = store.entry(&parent)?;
+    }
+    Ok(Segment::of(at.seq, store.segment_events))
+}
+
+/// The end of our journal against what was noted of it.
+pub(super) fn end(store: &Store, writer: &WriterId, tip: Option<&Tip>) -> Result<End, StoreError> {
+    let seen = match store.homes.seen(writer) {
+        Noted::Nothing => return Ok(End::Held),
+        Noted::Event(seen) => seen,
+        Noted::Unreadable(note) => return Ok(End::Untold(note)),
+    };
     let holds = match tip {
         Some(tip) if tip.seq < seen.seq => false,
-        Some(tip) => tip.id == seen.id || store.is_ancestor(&seen.id, &tip.id)?,
+        Some(tip) => {
+            tip.id == seen.id
+                || store.is_ancestor(&seen.id, &tip.id)?
+                // Of a segment that was let go nobody expects anything.
+                || seen.seq < store.first_kept(tip)?
+        }
         None => false,
     };
-    Ok(Some(seen).filter(|_| !holds))
+    Ok(if holds { End::Held } else { End::Lost(seen) })
 }
 
 fn mint(store: &Store) -> Result<WriterId, StoreError> {

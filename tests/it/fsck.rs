@@ -204,6 +204,52 @@ fn lost_and_damaged_notes_are_written_again_from_the_journal() {
 }
 
 #[test]
+fn a_note_of_the_last_event_that_cannot_be_read_is_never_fine() {
+    let env = TestEnv::new();
+    env.governed("f.txt");
+    let writer = env.journal().split('/').nth(3).unwrap().to_owned();
+    let note = env.home().join(format!(".local/state/agentproto/writers/{writer}.tip"));
+    let good = fs::read_to_string(&note).unwrap();
+    let damages = [
+        String::new(),
+        "garbage\n".repeat(40),
+        good.trim_end().to_owned(),
+        good.replacen("00", "01", 1),
+        format!("{good}\n"),
+    ];
+    for damage in damages {
+        fs::write(&note, &damage).unwrap();
+        let verify = env.ap(&["verify", "--json"]).exits(2).json();
+        let journal = &verify["journals"][0];
+        assert_eq!((&verify["ok"], &journal["ok"]), (&false.into(), &false.into()), "{damage:?}");
+        let why = text(&journal["problem"], "why");
+        assert!(why.contains(note.to_str().unwrap()) && why.contains("cannot be told"), "{why}");
+        let found = findings(&env, 1);
+        assert_eq!((text(&found[0], "subject").as_str(), found.len()), (note.to_str().unwrap(), 1));
+        assert_eq!(fs::read_to_string(&note).unwrap(), damage, "a look changes nothing");
+        // It is told once more by whoever writes it anew.
+        let adopt = env.ap(&["session", "adopt", "--label", "s", "--cwd", "."]).exits(0);
+        assert!(adopt.err().contains("it may have been set back"), "{adopt}");
+        let tip = env.git(&["rev-parse", &env.journal()]);
+        assert!(fs::read_to_string(&note).unwrap().contains(&tip));
+        env.ap(&["verify", "HEAD~1..HEAD"]).exits(0);
+        let adopt = env.ap(&["session", "adopt", "--label", "s", "--cwd", "."]).exits(0);
+        assert!(!adopt.err().contains("set back"), "{adopt}");
+    }
+    // Nothing takes the place of a directory.
+    fs::remove_file(&note).unwrap();
+    fs::create_dir(&note).unwrap();
+    env.adopt("s");
+    env.ap(&["verify"]).exits(2);
+    assert_eq!(findings(&env, 1).len(), 1);
+    let strays = fs::read_dir(note.parent().unwrap()).unwrap();
+    let names: Vec<_> = strays.map(|e| e.unwrap().file_name()).collect();
+    assert_eq!(names.len(), 3, "{names:?}");
+    fs::remove_dir(&note).unwrap();
+    goes_on(&env);
+}
+
+#[test]
 fn without_its_directory_nothing_is_wrong() {
     let env = TestEnv::new();
     env.governed("f.txt");

@@ -10,7 +10,7 @@ use crate::{
     enforce::{chain::Chain, commits::Objects},
     ledger::{Ledger, Remedy},
     store::{
-        StoreError,
+        End, StoreError,
         object::Kind,
         segments::{Finished, Standing},
         tree::Mode,
@@ -28,6 +28,21 @@ pub(super) fn index(ledger: &Ledger, found: &mut Findings) {
         // A journal that cannot be followed is told of where it is read.
         Err(e) if e.is_damage() => {}
         Err(e) => found.problem(e.code(), "the index of events", e.to_string()),
+    }
+}
+
+/// Outside the repository can be read which event was the last.
+pub(super) fn end(ledger: &Ledger, found: &mut Findings) {
+    match ledger.store().end() {
+        Ok(End::Untold(note)) => {
+            let what = format!(
+                "whether the journal was set back cannot be told: {}; the next event is noted in its place",
+                note.why
+            );
+            found.problem(Code::StoreUnusable, &note.path.display().to_string(), what);
+        }
+        // A journal that was set back or cannot be read is told of where it is read.
+        Ok(End::Held | End::Lost(_)) | Err(_) => {}
     }
 }
 

@@ -49,6 +49,7 @@ pub fn fsck(ledger: &Ledger) -> Result<FsckReport, VerifyError> {
             found.add(Severity::Broken, Code::JournalCorrupt, chain.writer.as_str(), what);
         }
     }
+    journal::end(ledger, &mut found);
     if let Some(own) = own(ledger, &chains, &mut found) {
         journal::candidates(ledger, own, &mut found);
         notes::receipts(ledger, own, &mut found);

@@ -119,6 +119,10 @@ fn a_kill_at_any_step_leaves_evidence_rather_than_events_and_is_finished_later()
         let lost = |f: &crate::store::segments::Finished| f.standing == Standing::Lost;
         assert!(!store.finished_segments(&tip).unwrap().iter().any(lost), "{step} {nth}");
         store.finish_dropping().unwrap();
+        let left = refs(&repo);
+        let journal = left.iter().filter_map(|name| name.strip_prefix("journal/"));
+        let evidence = left.iter().filter_map(|name| name.strip_prefix("evidence/"));
+        assert_eq!(journal.collect::<Vec<_>>(), evidence.collect::<Vec<_>>(), "{step} {nth}");
         store.drop_segments(through).unwrap();
         assert_eq!(refs(&repo), NEWEST, "{step} {nth}");
         repo.fsck();
@@ -136,6 +140,39 @@ fn evidence_alone_is_finished_without_asking_for_more() {
     let evidence = evidence_ref(&writer, Segment::FIRST);
     assert_eq!(small(&repo).finish_dropping().unwrap(), [evidence]);
     assert_eq!(refs(&repo).len(), 4);
+}
+
+#[test]
+fn evidence_of_a_segment_that_is_lost_and_was_not_let_go_stays() {
+    let repo = TestRepo::new();
+    let store = three(&repo);
+    assert_eq!(store.drop_segments(Segment::FIRST).unwrap().len(), 2);
+    let tip = store.own_tip().unwrap().unwrap();
+    let second = tip.name_of(second(&store));
+    repo.git(&["update-ref", "-d", &second]);
+    assert_eq!(store.finish_dropping().unwrap(), Vec::<String>::new());
+    assert_eq!(refs(&repo), ["evidence/0002", "evidence/0003", "journal/0003"]);
+    assert!(store.restore_segment(&second).unwrap());
+}
+
+#[test]
+fn an_event_that_was_noted_and_let_go_is_not_missed() {
+    let repo = TestRepo::new();
+    let store = three(&repo);
+    let tip = store.own_tip().unwrap().unwrap();
+    let old = store.seek_in(&tip, 3).unwrap().unwrap();
+    // As another user of this repository, who came by long ago, has it noted.
+    store.homes.note_seen(&tip.writer, &Seen { seq: 3, id: old.id });
+    assert_eq!(store.end().unwrap(), End::Held);
+    store.drop_segments(second(&store)).unwrap();
+    repo.git(&["reflog", "expire", "--expire=now", "--all"]);
+    repo.git(&["gc", "-q", "--prune=now"]);
+    let store = small(&repo);
+    assert_eq!(store.find_object(&old.id).unwrap(), None, "still here");
+    assert_eq!(store.end().unwrap(), End::Held);
+    grow(&store, 1);
+    store.homes.note_seen(&tip.writer, &Seen { seq: 18, id: old.id });
+    assert_eq!(store.end().unwrap(), End::Lost(Seen { seq: 18, id: old.id }));
 }
 
 #[test]

@@ -198,6 +198,8 @@ fn a_finished_segment_is_proved_by_the_log_until_a_checkpoint_and_then_by_the_ne
     let tip = store.own_tip().unwrap().unwrap();
     assert_eq!(logged(&store).len(), 3);
     repo.git(&["update-ref", "-d", &numbered(&store, "0001")]);
+    assert_eq!((store.first_kept(&tip).unwrap(), all(&store).len()), (1, 20), "who only reads");
+    assert_eq!(store.kept_segments(&tip).unwrap()[0].last, ids[7]);
     drop(small(&repo));
     assert_segments(&repo, &store, &[("0001", 1, 8), ("0002", 9, 16), ("0003", 17, 20)]);
     empty_log(&store);
@@ -250,6 +252,57 @@ fn a_dropped_segment_ends_what_is_kept_and_nothing_else() {
     }
     assert_eq!(grow(&small(&repo), 5)[..12], ids[8..]);
     repo.fsck();
+}
+
+#[test]
+fn what_lies_before_a_segment_that_is_missing_belongs_to_nothing() {
+    let repo = TestRepo::new();
+    let store = small(&repo);
+    let ids = grow(&store, 20);
+    empty_log(&store);
+    let tip = store.own_tip().unwrap().unwrap();
+    repo.git(&["update-ref", "-d", &numbered(&store, "0002")]);
+    for pruned in [false, true] {
+        if pruned {
+            repo.git(&["reflog", "expire", "--expire=now", "--all"]);
+            repo.git(&["gc", "-q", "--prune=now"]);
+        }
+        let store = small(&repo);
+        let kept = store.kept_segments(&tip).unwrap();
+        assert_eq!(kept.iter().map(|k| k.last).collect::<Vec<_>>(), [ids[19]], "{pruned}");
+        assert_eq!((store.first_kept(&tip).unwrap(), all(&store).len()), (17, 4), "{pruned}");
+        let refused = store.seek_in(&tip, 5).unwrap_err();
+        assert!(matches!(refused, StoreError::SegmentDropped { seq: 5, first: 17 }), "{refused}");
+        let finished = store.finished_segments(&tip).unwrap().into_iter();
+        let expected = if pruned {
+            [Standing::Dropped, Standing::Unproven]
+        } else {
+            [Standing::Lost, Standing::Whole]
+        };
+        assert_eq!(finished.map(|f| f.standing).collect::<Vec<_>>(), expected);
+    }
+}
+
+#[test]
+fn a_segment_that_ran_over_is_put_back_as_the_one_it_is() {
+    let repo = TestRepo::new();
+    let store = small(&repo);
+    batch(&store, 7, &[]).unwrap();
+    let older = store.own_tip().unwrap().unwrap().id;
+    batch(&store, 8, &[]).unwrap();
+    let ids = all(&store);
+    std::fs::remove_dir_all(repo.path().join(".git").join(AGENT_DIR)).unwrap();
+    repo.git(&["update-ref", &numbered_of(&repo), &older.to_string()]);
+    let store = small(&repo);
+    assert_eq!(store.own_tip().unwrap().unwrap().seq, 7);
+    store.fsck_wal().unwrap();
+    assert_eq!(all(&store), ids);
+    assert_segments(&repo, &store, &[("0001", 1, 15)]);
+}
+
+/// The only ref of the only journal.
+fn numbered_of(repo: &TestRepo) -> String {
+    repo.git(&["for-each-ref", "--format=%(refname)", "refs/agentproto/journal"])
 }
 
 #[test]
