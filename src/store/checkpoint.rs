@@ -94,7 +94,8 @@ impl Store {
             }
         }
         drop(packing);
-        // Merging saves space and nothing else: what fails now is tried again after the next pack.
+        // Merging saves space and nothing else: what fails now is tried again after the next pack, and `fsck` tells
+        // what fails always.
         let _ = self.merge_packs();
         Ok(())
     }

@@ -252,6 +252,18 @@ fn a_damaged_pack_is_left_where_it_is() {
     std::fs::write(&path, bytes).unwrap();
     assert!(matches!(store.merge_packs(), Err(StoreError::PackDamaged { .. })));
     assert_eq!(pack_names(&repo, ".pack"), all);
+    assert_eq!(store.damaged_packs().unwrap(), [all[1].clone()]);
+    append(&store, "on");
+    let last = &path.with_file_name(format!("{}.idx", all[2]));
+    let mut bytes = std::fs::read(last).unwrap();
+    bytes[1100] ^= 1;
+    std::fs::remove_file(last).unwrap();
+    std::fs::write(last, bytes).unwrap();
+    let mut damaged = store.damaged_packs().unwrap();
+    damaged.sort();
+    assert_eq!(damaged, all[1..]);
+    std::fs::remove_file(path).unwrap();
+    assert_eq!(store.damaged_packs().unwrap(), [all[2].clone()], "one that git took away");
 }
 
 #[test]
@@ -342,6 +354,30 @@ fn a_log_whose_making_was_cut_short_blocks_nobody() {
     append(&open(&repo), "b");
     assert_complete(&repo, &own_ref(&store), 2);
     assert_tidy(&repo);
+}
+
+/// Frames of both files are in the log alone, the older ones in the second file.
+#[test]
+fn both_files_of_a_damaged_log_are_shown_in_the_order_they_were_written() {
+    let repo = TestRepo::new();
+    let store = open(&repo);
+    append(&store, "a");
+    empty_log(&store);
+    append(&store, "b");
+    seal(&store);
+    append(&store, "c");
+    let epochs = store.with_wal(|w| Ok(w.unwrap().newest_first())).unwrap();
+    assert_eq!(epochs[0].file_name().unwrap(), "wal", "the first file holds the newer frames");
+    let name = own_ref(&store);
+    repo.git(&["update-ref", &name, &format!("{name}~2")]);
+    for path in epochs {
+        let mut bytes = std::fs::read(&path).unwrap();
+        bytes[..8192].fill(0);
+        std::fs::write(path, bytes).unwrap();
+    }
+    let aside = store.put_log_aside().unwrap().unwrap();
+    assert_eq!((aside.files.len(), aside.refs), (2, vec![name.clone(), name.clone()]));
+    assert_complete(&repo, &name, 3);
 }
 
 /// The last entry is in the log alone: it must not go aside with it.

@@ -47,6 +47,36 @@ impl Store {
     }
 }
 
+impl Store {
+    /// Merges what is due, for who wants to know whether that can be done.
+    ///
+    /// # Errors
+    /// It cannot. Nothing is lost: packs that were to be merged are still there.
+    pub fn try_merging(&self) -> Result<(), StoreError> {
+        // Where nothing was recorded yet, looking makes nothing.
+        if files::is_dir(&self.agent)? { self.merge_packs().map(drop) } else { Ok(()) }
+    }
+
+    /// Names of our checkpoint packs that do not read to the last entry.
+    ///
+    /// # Errors
+    /// One is there and cannot be opened.
+    pub fn damaged_packs(&self) -> Result<Vec<String>, StoreError> {
+        let mut damaged = Vec::new();
+        for name in self.packs.listed()? {
+            // A foreign repack may have taken it away.
+            let Some(source) = self.packs.sources(std::slice::from_ref(&name))? else { continue };
+            let whole = source.iter().all(|s| pack::is_whole(self.hash, &s.pack));
+            match merge(self.hash, &source) {
+                Ok(_) if whole => {}
+                Ok(_) | Err(StoreError::PackDamaged { .. }) => damaged.push(name),
+                Err(e) => return Err(e),
+            }
+        }
+        Ok(damaged)
+    }
+}
+
 /// The packs to make one of, in the order given (the oldest first): the smallest ones, as many as it takes until
 /// each that stays is [`limits::PACK_MERGE_FACTOR`] times as large as all smaller ones together.
 fn chosen(sizes: &[(String, u64)]) -> Vec<String> {

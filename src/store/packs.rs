@@ -321,6 +321,11 @@ impl Packs {
         Ok(idx.and_then(|i| pack::index_ids(self.hash, &i)))
     }
 
+    /// Our checkpoint packs, as listed.
+    pub(super) fn listed(&self) -> Result<Vec<String>, StoreError> {
+        self.list(List::Packs)
+    }
+
     /// Packs that have a `.keep` of ours, as listed.
     pub(super) fn kept(&self) -> Result<Vec<String>, StoreError> {
         self.list(List::Kept)

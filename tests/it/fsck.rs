@@ -204,6 +204,44 @@ fn lost_and_damaged_notes_are_written_again_from_the_journal() {
 }
 
 #[test]
+fn packs_that_cannot_be_merged_are_told_and_appending_goes_on() {
+    let env = TestEnv::new();
+    for label in ["one", "two"] {
+        env.adopt(label);
+        env.ap(&["gc"]).exits(0);
+    }
+    findings(&env, 0);
+    let list = fs::read_to_string(agent(&env, "packs")).unwrap();
+    let name = list.lines().last().unwrap();
+    // All it holds is elsewhere, too.
+    env.git(&["repack", "-q", "-a"]);
+    let pack = env.repo().join(".git/objects/pack").join(format!("{name}.pack"));
+    let mut bytes = fs::read(&pack).unwrap();
+    *bytes.last_mut().unwrap() ^= 1;
+    fs::remove_file(&pack).unwrap();
+    fs::write(&pack, bytes).unwrap();
+    let found = findings(&env, 1);
+    assert_eq!((text(&found[0], "subject").as_str(), found.len()), (name, 1), "{found:?}");
+    let what = text(&found[0], "what");
+    assert!(what.contains("does not read back") && what.contains("git repack -a -d"), "{what}");
+    assert_eq!(found[0]["repair"], Value::Null);
+    env.adopt("three");
+    env.git(&["repack", "-q", "-a", "-d"]);
+    assert!(!pack.exists());
+    findings(&env, 0);
+    // A merge that fails for another reason.
+    let merging = agent(&env, "merging");
+    fs::remove_dir_all(&merging).unwrap();
+    fs::write(&merging, "").unwrap();
+    let found = findings(&env, 1);
+    let what = text(&found[0], "what");
+    assert!(what.starts_with("they are not merged: "), "{what}");
+    env.adopt("four");
+    fs::remove_file(&merging).unwrap();
+    goes_on(&env);
+}
+
+#[test]
 fn a_note_of_the_last_event_that_cannot_be_read_is_never_fine() {
     let env = TestEnv::new();
     env.governed("f.txt");

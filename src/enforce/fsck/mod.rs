@@ -61,6 +61,7 @@ pub fn fsck(ledger: &Ledger) -> Result<FsckReport, VerifyError> {
     side::files_of_ours(ledger, &mut found);
     side::runs(ledger, &mut found);
     side::packs(ledger, &mut found);
+    side::merges(ledger, &mut found);
     side::refs(ledger, &mut found);
     side::leftovers(&before, ledger, &mut found);
     Ok(found.report(healed, &chains))

@@ -140,3 +140,42 @@ impl Findings {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::store::checks::SideFile;
+
+    #[test]
+    fn remedies_are_told_once_in_the_order_in_which_they_help_each_other() {
+        let mut found = Findings::default();
+        let segment = || Remedy::RestoreSegment { name: "refs/x".into() };
+        let file = Remedy::MendSideFile(SideFile::Packs);
+        for repair in
+            [segment(), Remedy::RebuildIndex, segment(), Remedy::PutLogAside, file.clone()]
+        {
+            found.repairable("x", "wrong".into(), repair);
+        }
+        let report = found.report(Recovered::default(), &[]);
+        let expected = [file, Remedy::PutLogAside, segment(), Remedy::RebuildIndex];
+        assert_eq!(report.remedies(), expected);
+    }
+
+    #[test]
+    fn what_every_look_mended_counts_and_the_last_one_judges() {
+        let look = |objects, name: &str, leftovers| Recovered {
+            objects,
+            refs: vec![name.to_owned()],
+            leftovers,
+            pending: None,
+        };
+        let mut found = Findings::default();
+        found.problem(Code::StoreUnusable, "x", "wrong".into());
+        let mut report = found.report(look(1, "refs/a", 3), &[]);
+        assert_eq!((report.ok, report.exit), (false, exit::NO));
+        report.take_over(Findings::default().report(look(2, "refs/b", 4), &[]));
+        assert_eq!((report.healed_objects, report.leftovers), (3, 7));
+        assert_eq!(report.healed_refs, ["refs/a", "refs/b"]);
+        assert_eq!((report.ok, report.exit, report.findings.len()), (true, exit::DONE, 0));
+    }
+}

@@ -83,6 +83,25 @@ pub(super) fn packs(ledger: &Ledger, found: &mut Findings) {
     }
 }
 
+/// Packs of ours can be read and merged: appending goes on where that fails, so nobody else would tell.
+pub(super) fn merges(ledger: &Ledger, found: &mut Findings) {
+    let damaged = match ledger.store().damaged_packs() {
+        Ok(damaged) => damaged,
+        Err(e) => return found.store("packs", &e),
+    };
+    for name in &damaged {
+        let what = "it does not read back, and is not merged with others: git repack -a -d puts another in its place \
+            if what it holds is elsewhere, too";
+        found.problem(Code::StoreUnusable, name, what.to_owned());
+    }
+    match ledger.store().try_merging() {
+        Ok(()) => {}
+        // The log, where nothing can be written, and damaged packs were told of.
+        Err(e) if e.code() == Code::ReadOnly || !damaged.is_empty() => {}
+        Err(e) => found.problem(e.code(), "packs", format!("they are not merged: {e}")),
+    }
+}
+
 /// Refs in our namespace that are nobody's.
 pub(super) fn refs(ledger: &Ledger, found: &mut Findings) {
     match ledger.store().odd_refs() {
