@@ -88,3 +88,38 @@ fn duration_ms(key: &str, text: String) -> Result<u64, SettingsError> {
         why,
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        domain::{
+            input::{Input, Report},
+            session::{EndReason, Exit},
+        },
+        ledger::lab::Lab,
+    };
+
+    #[test]
+    fn the_first_event_of_what_is_open_is_needed_however_long_it_goes_on() {
+        let lab = Lab::new();
+        let ledger = lab.ledger();
+        assert_eq!(ledger.first_needed().unwrap(), None);
+        let first = lab.session(&ledger);
+        let second = lab.session(&ledger);
+        let report = |session: &crate::domain::ids::SessionId, report| {
+            ledger.record(Input::Reported { session: session.clone(), report, key: None }).unwrap();
+        };
+        // The last events stand in another order than the first ones.
+        report(&second, Report::TurnStart { turn: None });
+        report(&first, Report::TurnStart { turn: None });
+        let needed = |seq, entity| Some(NeededBy { seq, entity });
+        let expected = needed(1, Entity::Session(first.clone()));
+        assert_eq!(ledger.first_needed().unwrap(), expected);
+        report(&first, Report::TurnEnd { turn: None, reason: EndReason::Completed });
+        report(&first, Report::Exited { exit: Exit::Code(0) });
+        assert_eq!(ledger.first_needed().unwrap(), needed(2, Entity::Session(second.clone())));
+        report(&second, Report::Exited { exit: Exit::Code(0) });
+        assert_eq!(ledger.first_needed().unwrap(), None);
+    }
+}

@@ -38,6 +38,8 @@ fn files_that_hold_something_else_are_kept_and_told_anew() {
         assert!(store.damaged_side_files().unwrap().is_empty());
         let kept = store.agent.join("damaged").join(format!("{}.1", file.file_name()));
         assert_eq!(fs::read(kept).unwrap(), data);
+        let anew = store.agent.join(file.file_name()).exists();
+        assert_eq!(anew, !matches!(file, SideFile::Recovered | SideFile::Dropped), "{file:?}");
         assert_eq!(store.writer().unwrap(), writer);
     }
     assert_eq!(fs::read(store.agent.join("packs")).unwrap(), packs);
@@ -118,6 +120,21 @@ fn notes_that_cannot_be_read_are_kept_and_begun_anew() {
     assert_eq!(store.notes_damage(NOTES_ACKS).unwrap(), None);
     note("two\n");
     assert_eq!(store.note(NOTES_ACKS, &target).unwrap().as_deref(), Some(&b"two\n"[..]));
+}
+
+#[test]
+fn only_files_of_ours_are_put_aside() {
+    let repo = TestRepo::new();
+    let store = open(&repo);
+    append(&store, "a");
+    let foreign = repo.path().join(".git/config");
+    assert_eq!(store.put_file_aside(&foreign).unwrap(), None);
+    assert!(foreign.exists());
+    let ours = store.agent.join("tmp/odd");
+    fs::write(&ours, "x").unwrap();
+    let kept = store.put_file_aside(&ours).unwrap().unwrap();
+    assert_eq!((fs::read(kept).unwrap().as_slice(), ours.exists()), (&b"x"[..], false));
+    assert_eq!(store.put_file_aside(&ours).unwrap(), None);
 }
 
 #[test]
