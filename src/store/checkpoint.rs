@@ -163,7 +163,7 @@ impl Store {
         let held = || LockError::Held { path: self.pack_lock_path(), waited_ms: 0 };
         let packing = self.pack_lock(0)?.ok_or_else(held)?;
         self.packs.sweep_packing()?;
-        let frames = self.with_wal(|wal| wal.map_or(Ok(Vec::new()), |w| w.frames()))?;
+        let frames = self.logged()?;
         let pinned = self.pack(&packing, frames)?;
         self.packs.release(&pinned)
     }

@@ -139,7 +139,7 @@ impl Store {
         if thorough {
             self.drop_ghosts()?;
         }
-        let frames = self.with_wal(|wal| wal.map_or(Ok(Vec::new()), |w| w.frames()))?;
+        let frames = self.logged()?;
         done.leftovers += self.drop_broken_batches(&frames)?;
         done.objects = self.rewrite_objects(frames)?;
         super::failpoint::reached("objects recovered")?;
@@ -203,6 +203,11 @@ impl Store {
         Ok(())
     }
 
+    /// All frames that count.
+    pub(super) fn logged(&self) -> Result<Vec<Frame>, StoreError> {
+        self.with_wal(|wal| wal.map_or(Ok(Vec::new()), |w| w.frames()))
+    }
+
     fn rewrite_objects(&self, frames: Vec<Frame>) -> Result<u64, StoreError> {
         let mut written = 0;
         for object in each_once(frames) {
@@ -234,7 +239,7 @@ impl Store {
         loop {
             match self.refs.swap(name, old, new, wait_ms) {
                 Err(StoreError::Git(GitError::Failed { .. }))
-                    if tries < limits::SHOW_TRIES && self.rewrite_objects()? > 0 => {}
+                    if tries < limits::SHOW_TRIES && self.rewrite_objects(self.logged()?)? > 0 => {}
                 other => return other,
             }
             tries += 1;
