@@ -136,6 +136,7 @@ impl Store {
         let pinned = self.pack(packing, frames)?;
         let _journal = self.lock()?;
         self.packs.release(&pinned)?;
+        self.packs.sweep_unindexed()?;
         super::failpoint::reached("released")?;
         self.with_wal(|wal| wal.map_or(Ok(()), |w| w.retire(epoch)))?;
         super::failpoint::reached("retired")

@@ -420,6 +420,25 @@ fn a_damaged_log_stays_while_an_entry_cannot_be_read_without_it() {
 }
 
 #[test]
+fn half_a_kept_pack_goes_at_the_next_checkpoint() {
+    let repo = TestRepo::new();
+    let store = open(&repo);
+    append(&store, "a");
+    let blob = Object::new(store.hash, Kind::Blob, b"kept".to_vec()).unwrap();
+    failpoint::arm("pack renamed", 1);
+    let stopped = store.write_kept_pack(std::slice::from_ref(&blob));
+    assert!(failpoint::disarm() && matches!(stopped, Err(StoreError::Stopped)));
+    drop(store);
+    assert_eq!((pack_names(&repo, ".pack").len(), pack_names(&repo, ".idx").len()), (1, 0));
+    let store = open(&repo);
+    append(&store, "b");
+    empty_log(&store);
+    assert_eq!((pack_names(&repo, ".pack").len(), pack_names(&repo, ".idx").len()), (1, 1));
+    assert_complete(&repo, &own_ref(&store), 2);
+    assert_tidy(&repo);
+}
+
+#[test]
 fn kept_packs_whose_time_is_over_are_let_go() {
     let repo = TestRepo::new();
     let store = open(&repo);
