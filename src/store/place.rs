@@ -299,6 +299,68 @@ mod tests {
         }
     }
 
+    /// A user's notes and git directories that name one id, which was noted where nothing is any more.
+    struct Lab(tempfile::TempDir, Homes, WriterId);
+
+    impl Lab {
+        fn new() -> Self {
+            let dir = tempfile::tempdir().unwrap();
+            let homes = Homes(Some(dir.path().join("writers")));
+            std::fs::create_dir(dir.path().join("writers")).unwrap();
+            let lab = Self(dir, homes, "0123456789ab".parse().unwrap());
+            lab.1.note(&lab.0.path().join("gone"), &lab.2).unwrap();
+            lab
+        }
+
+        fn dir(&self, name: &str) -> PathBuf {
+            let dir = self.0.path().join(name);
+            std::fs::create_dir_all(dir.join(AGENT_DIR).join("tmp")).unwrap();
+            write_local(&dir, &self.2).unwrap();
+            dir
+        }
+
+        fn standing(&self, dir: &Path) -> Standing {
+            self.1.standing(dir, &self.2).unwrap()
+        }
+    }
+
+    #[test]
+    fn of_two_that_claim_an_id_the_second_is_a_copy() {
+        let lab = Lab::new();
+        let (a, b) = (lab.dir("a"), lab.dir("b"));
+        assert_eq!([lab.standing(&a), lab.standing(&b)], [Standing::Moved; 2]);
+        assert_eq!(lab.1.claim(&a, &lab.2).unwrap(), Standing::Ours);
+        assert_eq!(lab.1.claim(&b, &lab.2).unwrap(), Standing::Copy);
+        assert_eq!(lab.1.noted(&lab.2).unwrap(), Some(a.clone()));
+        assert_eq!([lab.standing(&a), lab.standing(&b)], [Standing::Ours, Standing::Copy]);
+    }
+
+    #[test]
+    fn who_may_still_use_an_id_keeps_it() {
+        let lab = Lab::new();
+        let (there, here) = (lab.dir("there"), lab.dir("here"));
+        lab.1.note(&there, &lab.2).unwrap();
+        assert_eq!(lab.standing(&here), Standing::Copy);
+        let local = there.join(AGENT_DIR).join("writer");
+        std::fs::remove_file(&local).unwrap();
+        assert_eq!(lab.standing(&here), Standing::Moved, "nothing there knows the id");
+        let name = journal_dir(&lab.2);
+        std::fs::create_dir_all(there.join(&name)).unwrap();
+        std::fs::write(there.join(&name).join("0001"), "").unwrap();
+        assert_eq!(lab.standing(&here), Standing::Copy, "it has the journal");
+        std::fs::remove_dir_all(there.join("refs")).unwrap();
+        std::fs::write(there.join("packed-refs"), format!("1 {name}0001\n")).unwrap();
+        assert_eq!(lab.standing(&here), Standing::Copy, "it has the journal packed");
+        std::fs::remove_file(there.join("packed-refs")).unwrap();
+        std::fs::create_dir(&local).unwrap();
+        assert_eq!(lab.standing(&here), Standing::Copy, "it cannot be told");
+        // A note of another id tells nothing of this one.
+        let other: WriterId = "ba9876543210".parse().unwrap();
+        std::fs::write(lab.1.file(&lab.2).unwrap(), encode(&other, &there)).unwrap();
+        assert_eq!(lab.1.noted(&lab.2).unwrap(), None);
+        assert_eq!(lab.standing(&here), Standing::Ours, "the path beside the id decides");
+    }
+
     #[test]
     fn an_id_and_its_path_read_back_whatever_the_path_holds() {
         let writer: WriterId = "0123456789ab".parse().unwrap();

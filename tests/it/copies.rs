@@ -283,6 +283,20 @@ fn a_lost_side_directory_of_a_copy_is_restored_as_its_own() {
 }
 
 #[test]
+fn of_two_journals_that_may_be_its_own_none_goes_on() {
+    let env = TestEnv::new();
+    extended(&env, &env.repo());
+    let copy = copy(&env, "r", "c");
+    extended(&env, &copy);
+    fs::remove_dir_all(env.repo()).unwrap();
+    let there = moved(&env, "c", "m");
+    fs::remove_dir_all(there.join(".git/agentproto")).unwrap();
+    let before = journals(&env, &there);
+    let own = extended(&env, &there);
+    assert!(before.len() == 2 && !before.contains_key(&own), "{own} of {before:?}");
+}
+
+#[test]
 fn a_policy_of_the_original_is_not_answered_in_the_copy_after_it_recorded() {
     let env = TestEnv::new();
     let policy = env.awaiting("f.txt");
