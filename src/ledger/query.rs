@@ -485,10 +485,12 @@ impl Ledger {
     /// The position from which on everything is told that is later than `at`: before the first event of a later
     /// time. As times may go back, that event is not found by halves alone: these lead to an event so old that no
     /// clock that was set back by at most [`limits::CLOCK_SET_BACK_MS`] can have given anything before it a later
-    /// time, and from there on every time is looked at.
+    /// time, and from there on every time is looked at. Where the first event that is kept is later, so may be some
+    /// that are not: that is refused, as it is by number.
     fn position_at(&self, tip: &Tip, at: Timestamp) -> Result<u64, LedgerError> {
         let surely_before = at.ms().saturating_sub(limits::CLOCK_SET_BACK_MS);
-        let (mut before, mut beyond) = (self.store.first_kept(tip)? - 1, tip.seq + 1);
+        let first = self.store.first_kept(tip)?;
+        let (mut before, mut beyond) = (first - 1, tip.seq + 1);
         while beyond - before > 1 {
             let middle = before + (beyond - before) / 2;
             let lost = || LedgerError::Corrupt(format!("event {middle} is not in the journal"));
@@ -507,7 +509,11 @@ impl Ledger {
             for entry in entries {
                 let seen = seen(&tip.writer, &entry)?;
                 if seen.message.at > at {
-                    return Ok(seen.message.seq - 1);
+                    let position = seen.message.seq - 1;
+                    if position > 0 && position < first {
+                        return Err(StoreError::SegmentDropped { seq: position, first }.into());
+                    }
+                    return Ok(position);
                 }
                 before = seen.message.seq;
             }

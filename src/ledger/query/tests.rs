@@ -75,6 +75,26 @@ fn nothing_later_than_a_time_is_left_out_though_the_clock_was_set_back() {
 }
 
 #[test]
+fn a_time_before_all_that_is_kept_is_refused_as_a_number_is() {
+    let lab = Lab::new();
+    let ledger = small(&lab);
+    (1..=12).for_each(|n| at(&ledger, NOON_MS + n * HOUR_MS));
+    let since = |hours: i64| {
+        let at = Timestamp::from_ms(NOON_MS + hours * HOUR_MS);
+        ledger.position(&Since::Time(at)).map_err(|e| (e.code(), e.to_string()))
+    };
+    assert_eq!([since(-1), since(0), since(8), since(9)], [Ok(0), Ok(0), Ok(8), Ok(9)]);
+    ledger.store.checkpoint().unwrap();
+    assert_eq!(ledger.store.drop_segments(crate::store::Segment::FIRST).unwrap().len(), 1);
+    for hours in [-1, 0, 7, 8] {
+        let (code, why) = since(hours).unwrap_err();
+        assert_eq!(code, Code::SegmentDropped, "{hours}");
+        assert!(why.contains("event 8") && why.contains("begins at 9"), "{why}");
+    }
+    assert_eq!([since(9), since(11), since(12)], [Ok(9), Ok(11), Ok(12)]);
+}
+
+#[test]
 fn a_clock_set_back_is_told_by_the_page_that_shows_it() {
     let lab = Lab::new();
     let ledger = small(&lab);
