@@ -109,6 +109,10 @@ fn a_wrong_index_is_found_out_and_made_again() {
     let page = store.entries_from(&tip, 5, 10).unwrap();
     assert_eq!(page.iter().map(|e| e.id).collect::<Vec<_>>(), ids[4..14]);
     assert_answers(&store, &ids, "a forged stretch");
+    // A page from an earlier segment that reaches a forged end.
+    std::fs::write(&path, forged(20..=20)).unwrap();
+    let page = store.entries_from(&tip, 3, 100).unwrap();
+    assert_eq!(page.iter().map(|e| e.id).collect::<Vec<_>>(), ids[2..]);
     for gone in [path.clone(), path.parent().unwrap().to_owned()] {
         if gone.is_dir() {
             std::fs::remove_dir_all(gone).unwrap();
