@@ -103,6 +103,13 @@ impl RepoPath {
         self.0.split(|b| *b == b'/')
     }
 
+    /// The path of the first `count` names, at least one: a directory on the way.
+    #[must_use]
+    pub fn leading(&self, count: usize) -> Self {
+        let names: Vec<&[u8]> = self.names().take(count.max(1)).collect();
+        Self(names.join(&b'/'))
+    }
+
     /// True for what holds the rules of the repository, [`RULE_PATHS`] and below.
     #[must_use]
     pub fn is_rule(&self) -> bool {

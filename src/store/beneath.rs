@@ -10,6 +10,7 @@ use rustix::{
     io::Errno,
 };
 use std::{
+    collections::BTreeSet,
     os::unix::ffi::OsStrExt,
     path::{Path, PathBuf},
 };
@@ -20,6 +21,9 @@ pub struct Root {
     dir: Held,
     top: PathBuf,
 }
+
+/// Paths that are listed together.
+pub type Listing<'p> = BTreeSet<&'p RepoPath>;
 
 /// What is at a path.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -69,7 +73,7 @@ pub enum LookError {
         /// The path.
         path: RepoPath,
         /// The link, from the top.
-        at: String,
+        at: RepoPath,
     },
     /// A directory on the way is the top of another repository.
     #[error("'{path}': '{at}' is a repository of its own")]
@@ -77,7 +81,7 @@ pub enum LookError {
         /// The path.
         path: RepoPath,
         /// Its top.
-        at: String,
+        at: RepoPath,
     },
     /// It does not fit into memory, see [`limits::CANDIDATE_FILE_BYTES`].
     #[error(
@@ -138,6 +142,24 @@ impl Root {
             .map_err(|e| LookError::Io { path: path.clone(), source: e.into() })
     }
 
+    /// The same for a path that is listed together with others: of what is tracked below a link that is listed itself
+    /// nothing is left, since the link takes the place of its directory.
+    ///
+    /// # Errors
+    /// See [`LookError`].
+    pub fn look_among(
+        &self,
+        (path, tracked): (&RepoPath, bool),
+        listed: &Listing<'_>,
+    ) -> Result<OnDisk, LookError> {
+        match self.look(path) {
+            Err(LookError::ThroughSymlink { at, .. }) if tracked && listed.contains(&at) => {
+                Ok(OnDisk::Absent)
+            }
+            found => found,
+        }
+    }
+
     /// Reads a regular file of at most [`limits::CANDIDATE_FILE_BYTES`], however fast it grows.
     ///
     /// # Errors
@@ -170,7 +192,7 @@ impl Root {
         let mut dir: Option<Held> = None;
         for (depth, name) in dirs.iter().enumerate() {
             let io = |e: Errno| LookError::Io { path: path.clone(), source: e.into() };
-            let at = || String::from_utf8_lossy(&dirs[..=depth].join(&b'/')).into_owned();
+            let at = || path.leading(depth + 1);
             let above = dir.as_ref().unwrap_or(&self.dir);
             match above.dir(name) {
                 Ok(inside) => {

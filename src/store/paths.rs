@@ -5,7 +5,7 @@
 //! does not exist is fine here; the candidate says so when it matters.
 
 use super::{
-    beneath::{LookError, OnDisk, Root, link_escapes},
+    beneath::{Listing, LookError, OnDisk, Root, link_escapes},
     filters::directories,
     object::{Kind, hash},
     worktree_state::{StateError, git_error, head_tree, open_index},
@@ -101,9 +101,10 @@ pub fn check(repo: &gix::Repository, paths: &[RepoPath]) -> Result<Vec<PathProbl
     let io = |source| StateError::Io { path: top.to_owned(), source };
     let root = Root::open(top).map_err(io)?;
     let tracked = Tracked::load(repo)?;
+    let listed: Listing<'_> = paths.iter().collect();
     let mut problems = Vec::new();
     for path in paths {
-        if let Some((code, why)) = judge(repo, &root, &tracked, path)? {
+        if let Some((code, why)) = judge(repo, &root, &tracked, (path, &listed))? {
             problems.push(PathProblem { path: path.as_bytes().to_vec(), code, why });
         }
     }
@@ -116,12 +117,13 @@ fn judge(
     repo: &gix::Repository,
     root: &Root,
     tracked: &Tracked<'_>,
-    path: &RepoPath,
+    (path, listed): (&RepoPath, &Listing<'_>),
 ) -> Result<Verdict, StateError> {
     if let Some(at) = tracked.submodule_above(path) {
         return Ok(Some((Code::PathInSubmodule, format!("'{at}' is a submodule"))));
     }
-    let found = match root.look(path) {
+    let kind = tracked.kind(path)?;
+    let found = match root.look_among((path, kind.is_some()), listed) {
         Ok(found) => found,
         Err(LookError::Io { path, source }) => {
             let path = Path::new(OsStr::from_bytes(path.as_bytes())).to_owned();
@@ -135,7 +137,6 @@ fn judge(
             return Ok(Some((e.code(), e.to_string())));
         }
     };
-    let kind = tracked.kind(path)?;
     if kind == Some(Mode::COMMIT) {
         return Ok(refuse(Code::PathIsSubmodule, "it is a submodule"));
     }

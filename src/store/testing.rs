@@ -60,12 +60,25 @@ fn vars(home: &Path) -> Vec<(OsString, OsString)> {
 
 impl Repo {
     pub(crate) fn new() -> Self {
+        Self::made_by(&["init", "-q"])
+    }
+
+    /// Objects named by this hash, whatever the tester chose.
+    pub(crate) fn of_hash(hash: HashKind) -> Self {
+        let name = match hash {
+            HashKind::Sha1 => "sha1",
+            HashKind::Sha256 => "sha256",
+        };
+        Self::made_by(&["init", "-q", "--object-format", name])
+    }
+
+    fn made_by(init: &[&str]) -> Self {
         let home = tempfile::tempdir().unwrap();
         let config = "[user]\nname = Tess Tester\nemail = tess@example.invalid\n[init]\ndefaultBranch = main\n";
         std::fs::write(home.path().join(".gitconfig"), config).unwrap();
         let repo = Self { home };
         std::fs::create_dir(repo.home.path().join("work")).unwrap();
-        repo.git(&["init", "-q"]);
+        repo.git(init);
         repo
     }
 
@@ -125,13 +138,31 @@ impl Repo {
         String::from_utf8_lossy(&out.stdout).into_owned()
     }
 
+    /// Its stdout as it is: names need not be UTF-8. Exit code 1 is an answer.
+    pub(crate) fn git_bytes(&self, args: &[&str]) -> Vec<u8> {
+        let out = git_in(self.home.path(), &self.top(), args, &[]);
+        let said = String::from_utf8_lossy(&out.stderr);
+        assert!(matches!(out.status.code(), Some(0 | 1)), "git {args:?}: {said}");
+        out.stdout
+    }
+
+    /// Every object below these trees is in the repository.
+    pub(crate) fn complete(&self, trees: &[Oid]) {
+        let mut args = vec!["rev-list".to_owned(), "--objects".to_owned()];
+        args.extend(trees.iter().map(Oid::to_string));
+        if !trees.is_empty() {
+            self.git(&args.iter().map(String::as_str).collect::<Vec<_>>());
+        }
+    }
+
     /// With a file as stdin.
     #[expect(clippy::disallowed_methods, reason = "test set-up")]
     pub(crate) fn git_fed(&self, args: &[&str], stdin: &Path) {
         let mut git = Command::new("git");
         git.args(args).current_dir(self.top()).env_clear().envs(self.env_vars());
-        let status = git.stdin(std::fs::File::open(stdin).unwrap()).status().unwrap();
-        assert!(status.success(), "git {args:?}");
+        let out = git.stdin(std::fs::File::open(stdin).unwrap()).output().unwrap();
+        let said = String::from_utf8_lossy(&out.stderr);
+        assert!(out.status.success(), "git {args:?}: {said}");
     }
 
     /// For calls that end in a conflict.

@@ -8,6 +8,8 @@ pub mod commit;
 mod markers;
 pub mod message;
 mod tree;
+#[cfg(test)]
+mod zoo;
 
 pub use commit::commit_object;
 pub use tree::{

@@ -5,7 +5,7 @@ use crate::{
     domain::{candidate::ChangeKind, oid::Oid, path::RepoPath},
     limits,
     store::{
-        beneath::{LookError, OnDisk, Root, link_escapes, require_size},
+        beneath::{Listing, LookError, OnDisk, Root, link_escapes, require_size},
         filters::{self, FilterError, Filters, Input, directories},
         object::{HashError, Kind, Object, hash_of},
         tree::{self, Entry, Mode, TreeEditError, TreeError},
@@ -145,11 +145,13 @@ pub fn fix_tree(
     let top = &ctx.filters.git.worktree().top;
     let root = Root::open(top).map_err(|source| StateError::Io { path: top.clone(), source })?;
     let rules = Rules::read(ctx.filters.repo)?;
+    let all: Listing<'_> = paths.iter().collect();
     let mut plans = Vec::new();
-    for path in paths.iter().collect::<BTreeSet<_>>() {
+    for path in &all {
         let old = parent.find(parent_tree, path)?;
-        let plan = plan(ctx.filters.repo, &rules, &root, (path, old))?;
-        plans.push((path, old, plan));
+        let found = root.look_among((path, old.is_some()), &all)?;
+        let plan = plan(ctx.filters.repo, &rules, &root, (path, old, found))?;
+        plans.push((*path, old, plan));
     }
     check_sizes(&plans)?;
     let (contents, mut objects) = store_files(ctx, &root, &mut parent, parent_tree, &plans)?;
@@ -252,7 +254,7 @@ fn plan(
     repo: &gix::Repository,
     rules: &Rules,
     root: &Root,
-    (path, old): (&RepoPath, Option<(Mode, Oid)>),
+    (path, old, found): (&RepoPath, Option<(Mode, Oid)>, OnDisk),
 ) -> Result<Plan, CandidateError> {
     let refuse = |code, is| Err(CandidateError::NotAFile { path: path.clone(), code, is });
     if matches!(old, Some((Mode::Submodule, _))) {
@@ -260,7 +262,7 @@ fn plan(
     }
     // A directory of the parent at this place is no file that could be deleted.
     let old = old.filter(|(mode, _)| *mode != Mode::Tree);
-    match root.look(path)? {
+    match found {
         OnDisk::Absent | OnDisk::Directory { repository: false } if old.is_some() => Ok(Plan::Gone),
         OnDisk::Absent if is_staged(repo, path)? => Ok(Plan::Keep),
         OnDisk::Absent => Err(CandidateError::NoSuchPath(path.clone())),
@@ -322,7 +324,8 @@ fn store_files<'p>(
     for dir in directories(files.iter().map(|(path, _, _)| *path)) {
         let name = RepoPath::new(&[dir.as_slice(), b".gitattributes"].concat());
         let Ok(name) = name else { continue };
-        let listed = files.iter().any(|(path, _, _)| **path == name);
+        // A listed one counts as it is on disk: one that is gone says nothing any more.
+        let listed = plans.iter().any(|(path, _, _)| **path == name);
         if let Some(entry) = parent.find(parent_tree, &name)?.filter(|_| !listed) {
             attributes.push((name, entry));
         }

@@ -323,6 +323,24 @@ fn refusals_name_path_and_code() {
 }
 
 #[test]
+fn a_directory_becomes_a_link_when_both_are_listed() {
+    let repo = Repo::new();
+    repo.write("d/x", b"1");
+    repo.commit_file("e/x", b"1");
+    std::fs::remove_dir_all(repo.path("d")).unwrap();
+    symlink("e", repo.path("d")).unwrap();
+    let listed = ["d", "d/x"].map(path);
+    assert!(crate::store::paths::check(&repo.gix(), &listed).unwrap().is_empty());
+    let fixed = repo.fix(&listed).unwrap();
+    let kinds: Vec<_> = fixed.changes.iter().map(|c| format!("{} {:?}", c.path, c.kind)).collect();
+    assert_eq!(kinds, ["d Added", "d/x Deleted"]);
+    repo.store(&fixed.objects);
+    repo.git(&["add", "-A"]);
+    assert_eq!(fixed.tree.to_string(), repo.git(&["write-tree"]).trim());
+    assert_eq!(repo.fix(&[path("d")]).unwrap_err().code(), Code::PathConflicts);
+}
+
+#[test]
 fn case_63_a_link_out_of_the_worktree_is_refused_unless_it_was_there_before() {
     let repo = Repo::new();
     symlink("/etc/hosts", repo.path("old")).unwrap();

@@ -53,11 +53,11 @@ impl Totals {
 }
 
 /// True when everything is to be visited.
-fn is_long() -> bool {
+pub(in crate::store) fn is_long() -> bool {
     std::env::var("AGENTPROTO_FLOOR").is_ok_and(|floor| floor == "long")
 }
 
-fn seed() -> u64 {
+pub(in crate::store) fn seed() -> u64 {
     std::env::var("AGENTPROTO_SEED").ok().and_then(|s| s.parse().ok()).unwrap_or(1)
 }
 
