@@ -13,6 +13,10 @@ use crate::{
     ledger::Ledger,
     limits,
 };
+use std::{
+    ffi::{OsStr, OsString},
+    os::unix::ffi::{OsStrExt as _, OsStringExt as _},
+};
 
 /// What a person has to correct before anything can be asked again.
 const CHECK_THE_PATH: &str = "check the path, then ask again with the right --path";
@@ -23,7 +27,7 @@ struct Place {
     /// The directory named by `-C`; none where the reader stands in the worktree.
     dir: Option<String>,
     /// Where the reader stands below the root of the worktree.
-    below: String,
+    below: Vec<u8>,
 }
 
 /// The command that asks for the same once more; terminal things never reopen.
@@ -48,21 +52,21 @@ impl Place {
         let location = ledger.store().location();
         let here = location.worktree.as_ref().is_some_and(|w| w.id == worktree);
         if here && !cx.json {
-            let below = String::from_utf8_lossy(&location.prefix).into_owned();
-            return Ok(Self { dir: None, below });
+            return Ok(Self { dir: None, below: location.prefix.clone() });
         }
         // A worktree that is gone has no place to name.
         let dir = ledger.worktree(worktree)?.map(|w| w.top.display().to_string());
-        Ok(Self { dir, below: String::new() })
+        Ok(Self { dir, below: Vec::new() })
     }
 
-    fn path(&self, path: &RepoPath) -> String {
-        let path = path.to_string();
-        let from: Vec<&str> = self.below.split('/').filter(|name| !name.is_empty()).collect();
-        let to: Vec<&str> = path.split('/').collect();
+    fn path(&self, path: &RepoPath) -> OsString {
+        let below = self.below.split(|b| *b == b'/');
+        let from: Vec<&[u8]> = below.filter(|name| !name.is_empty()).collect();
+        let to: Vec<&[u8]> = path.names().collect();
         let common = from.iter().zip(&to).take_while(|(a, b)| a == b).count();
-        let up = std::iter::repeat_n("..", from.len() - common);
-        up.chain(to.iter().skip(common).copied()).collect::<Vec<_>>().join("/")
+        let up = std::iter::repeat_n(&b".."[..], from.len() - common);
+        let names: Vec<&[u8]> = up.chain(to.iter().skip(common).copied()).collect();
+        OsString::from_vec(names.join(&b'/'))
     }
 }
 
@@ -84,9 +88,28 @@ fn words(policy: &Policy, alive: &[String], place: &Place) -> String {
         words.extend(policy.spec.commit.iter().flat_map(|_| ["--then".into(), "commit".into()]));
     }
     words.extend(policy.spec.label.iter().flat_map(|l| ["--label".into(), l.clone()]));
+    let mut words: Vec<OsString> = words.into_iter().map(OsString::from).collect();
     words.extend(policy.spec.commit.iter().flat_map(|commit| commit_words(commit, place)));
-    words.extend(gate_words(policy));
-    format!("{line} {}", shell_words::join(words)).trim_end().to_owned()
+    words.extend(gate_words(policy).into_iter().map(OsString::from));
+    let words: Vec<String> = words.iter().map(|word| shell_word(word)).collect();
+    format!("{line} {}", words.join(" ")).trim_end().to_owned()
+}
+
+/// A word as a shell has to be given it; with `$'…'` where it holds what no terminal shows.
+fn shell_word(word: &OsStr) -> String {
+    if let Some(text) = word.to_str().filter(|text| !text.contains(char::is_control)) {
+        return shell_words::quote(text).into_owned();
+    }
+    let mut out = String::from("$'");
+    for byte in word.as_bytes() {
+        match byte {
+            b'\'' | b'\\' => out.extend(['\\', char::from(*byte)]),
+            b' '..=b'~' => out.push(char::from(*byte)),
+            _ => out.push_str(&format!("\\x{byte:02x}")),
+        }
+    }
+    out.push('\'');
+    out
 }
 
 fn gate_words(policy: &Policy) -> Vec<String> {
@@ -109,12 +132,12 @@ fn gate_words(policy: &Policy) -> Vec<String> {
     words
 }
 
-fn commit_words(commit: &CommitSpec, place: &Place) -> Vec<String> {
-    let mut words = Vec::new();
-    words.extend(commit.paths.iter().flat_map(|p| ["--path".to_owned(), place.path(p)]));
-    words.extend(["-m".to_owned(), commit.message.trim_end().to_owned()]);
-    words.extend((!commit.require_human_ack).then(|| "--no-ack".to_owned()));
-    words.extend(commit.allow_markers.then(|| "--allow-markers".to_owned()));
+fn commit_words(commit: &CommitSpec, place: &Place) -> Vec<OsString> {
+    let mut words: Vec<OsString> = Vec::new();
+    words.extend(commit.paths.iter().flat_map(|p| ["--path".into(), place.path(p)]));
+    words.extend(["-m".into(), commit.message.trim_end().into()]);
+    words.extend((!commit.require_human_ack).then(|| "--no-ack".into()));
+    words.extend(commit.allow_markers.then(|| "--allow-markers".into()));
     words
 }
 
@@ -162,7 +185,7 @@ mod tests {
 
     #[test]
     fn programs_are_told_where_the_paths_begin() {
-        let place = Place { dir: Some("/a b".into()), below: String::new() };
+        let place = Place { dir: Some("/a b".into()), below: Vec::new() };
         let line = words(&policy("blocked"), &[], &place);
         assert_eq!(line, format!("git agentproto -C '/a b' commit {FLAGS}"));
     }
@@ -178,6 +201,15 @@ mod tests {
         ] {
             let place = Place { dir: None, below: below.into() };
             assert_eq!(place.path(&RepoPath::new(path.as_bytes()).unwrap()), want, "{below}");
+        }
+    }
+
+    #[test]
+    fn a_shell_is_given_every_byte_back() {
+        for (word, want) in
+            [(&b"a b"[..], "'a b'"), (b"caf\xe9's", r"$'caf\xe9\'s'"), (b"n\nl\\", r"$'n\x0al\\'")]
+        {
+            assert_eq!(shell_word(OsStr::from_bytes(word)), want);
         }
     }
 }

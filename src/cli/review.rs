@@ -123,8 +123,7 @@ fn row(change: &Changed) -> Vec<String> {
         Some(LineCounts { added, deleted }) => format!("+{added} -{deleted}"),
         None => "not counted".to_owned(),
     };
-    let path = String::from_utf8_lossy(change.path.as_bytes()).into_owned();
-    vec![change.kind.letter().to_string(), modes, lines, path]
+    vec![change.kind.letter().to_string(), modes, lines, change.path.to_string()]
 }
 
 fn gates(review: &Review, tails: &[Option<String>]) -> String {

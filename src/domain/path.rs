@@ -1,11 +1,12 @@
 //! Repository paths: literal bytes, relative to the worktree root, never a pattern.
 //!
 //! What makes a path acceptable is in `spec/commit-and-ack.md`, Paths. This type holds the checks that
-//! need no file system; links, submodules and tracked state are the candidate's to judge.
+//! need no file system; links, submodules and tracked state are the candidate's to judge. Shown to people a
+//! path is quoted as git quotes it, so that no two look alike; in JSON it keeps its bytes.
 
 use base64::{Engine as _, prelude::BASE64_STANDARD};
 use serde::{Deserialize, Deserializer, Serialize, Serializer, ser::SerializeMap};
-use std::fmt;
+use std::fmt::{self, Write as _};
 
 /// The rules of a repository: this directory and this file at the top of its tree.
 pub const RULE_PATHS: [&str; 2] = [".agentproto", "agentproto.json"];
@@ -134,15 +135,80 @@ fn without_ignorable(name: &[u8]) -> Vec<u8> {
     text.chars().filter(|c| !ignored(c)).collect::<String>().into_bytes()
 }
 
+/// A path as git shows it whatever `core.quotePath` says: as it is, or in double quotes with C escapes where it holds a
+/// control character, a quote, a backslash or bytes that are no text.
+#[must_use]
+pub fn quoted(path: &[u8]) -> String {
+    let mut out = String::with_capacity(path.len() + 2);
+    for chunk in path.utf8_chunks() {
+        chunk.valid().chars().for_each(|c| push_quoted(&mut out, c));
+        for byte in chunk.invalid() {
+            // Writing to a string cannot fail.
+            let _ = write!(out, "\\{byte:03o}");
+        }
+    }
+    if out.as_bytes() == path { out } else { format!("\"{out}\"") }
+}
+
+fn push_quoted(out: &mut String, c: char) {
+    let named = match c {
+        '\u{7}' => 'a',
+        '\u{8}' => 'b',
+        '\t' => 't',
+        '\n' => 'n',
+        '\u{b}' => 'v',
+        '\u{c}' => 'f',
+        '\r' => 'r',
+        '"' | '\\' => c,
+        c if c.is_ascii_control() => {
+            let _ = write!(out, "\\{:03o}", u32::from(c));
+            return;
+        }
+        c => return out.push(c),
+    };
+    out.extend(['\\', named]);
+}
+
+/// Undoes [`quoted`]: what is not in double quotes is taken as it is; none when the quoting is broken.
+#[must_use]
+pub fn unquoted(text: &[u8]) -> Option<Vec<u8>> {
+    let Some(inner) = text.strip_prefix(b"\"") else { return Some(text.to_vec()) };
+    let mut rest = inner.strip_suffix(b"\"")?.iter().copied();
+    let mut path = Vec::new();
+    while let Some(byte) = rest.next() {
+        path.push(match byte {
+            b'"' => return None,
+            b'\\' => match rest.next()? {
+                b'a' => 7,
+                b'b' => 8,
+                b't' => b'\t',
+                b'n' => b'\n',
+                b'v' => 11,
+                b'f' => 12,
+                b'r' => b'\r',
+                same @ (b'"' | b'\\') => same,
+                first @ b'0'..=b'3' => octal([first, rest.next()?, rest.next()?])?,
+                _ => return None,
+            },
+            plain => plain,
+        });
+    }
+    Some(path)
+}
+
+fn octal(digits: [u8; 3]) -> Option<u8> {
+    u8::from_str_radix(std::str::from_utf8(&digits).ok()?, 8).ok()
+}
+
 impl fmt::Display for RepoPath {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&String::from_utf8_lossy(&self.0))
+        f.write_str(&quoted(&self.0))
     }
 }
 
 impl fmt::Debug for RepoPath {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{:?}", String::from_utf8_lossy(&self.0))
+        write!(f, "{}", quoted(&self.0))
     }
 }
 
@@ -225,6 +291,29 @@ mod tests {
     fn resolves_against_the_current_directory() {
         assert_eq!(RepoPath::resolve(b"src/cli", b"../x.rs").unwrap().as_bytes(), b"src/x.rs");
         assert_eq!(RepoPath::resolve(b"src", b"../../x"), Err(BadPath::Outside));
+    }
+
+    #[test]
+    fn people_see_a_path_as_git_quotes_it_and_can_give_it_back() {
+        for (path, want) in [
+            (&b"plain"[..], "plain"),
+            (b" sp ace ", " sp ace "),
+            ("\u{fc}n\u{ef}".as_bytes(), "\u{fc}n\u{ef}"),
+            (b"a -> b", "a -> b"),
+            (b"caf\xe9", r#""caf\351""#),
+            (b"n\nl\t\r\x07\x08\x0b\x0c", r#""n\nl\t\r\a\b\v\f""#),
+            (b"\x1b[2J\x7f", r#""\033[2J\177""#),
+            (b"qu\"ote\\", r#""qu\"ote\\""#),
+        ] {
+            let shown = RepoPath::new(path).unwrap().to_string();
+            assert_eq!(shown, want);
+            assert_eq!(unquoted(shown.as_bytes()).as_deref(), Some(path));
+        }
+        for broken in
+            [r#"""#, r#""a"#, r#""a"b""#, r#""\""#, r#""\x""#, r#""\39""#, r#""\4""#, r#""\400""#]
+        {
+            assert_eq!(unquoted(broken.as_bytes()), None, "{broken}");
+        }
     }
 
     #[test]

@@ -16,6 +16,7 @@ use crate::{
         gate::{Gate, GateResult, Verdict},
         ids::PolicyId,
         oid::Oid,
+        path::quoted,
         policy::{AckRecord, Candidate, CommitSpec, Policy, Status},
         time::Timestamp,
     },
@@ -304,7 +305,7 @@ impl<'a> Bench<'a> {
         match stray {
             None => Ok(()),
             Some(stray) => {
-                let path = String::from_utf8_lossy(&stray.path);
+                let path = quoted(&stray.path);
                 Err(ungoverned(format!("it changes {path}, which is not listed")))
             }
         }

@@ -9,7 +9,10 @@ use super::{
 };
 use crate::{
     code::Code,
-    domain::{path::RepoPath, policy::CommitSpec},
+    domain::{
+        path::{RepoPath, quoted},
+        policy::CommitSpec,
+    },
     limits,
     sign::choose::SignersInForce,
     store::{
@@ -135,7 +138,7 @@ impl Ledger {
 }
 
 fn say_path(problems: &mut Problems, bad: &PathProblem) {
-    let field = format!("{PATHS}: {}", String::from_utf8_lossy(&bad.path));
+    let field = format!("{PATHS}: {}", quoted(&bad.path));
     problems.say(bad.code, &field, bad.to_string());
 }
 

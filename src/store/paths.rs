@@ -12,7 +12,7 @@ use super::{
 };
 use crate::{
     code::Code,
-    domain::path::{BadPath, RepoPath},
+    domain::path::{BadPath, RepoPath, quoted},
     sys::files,
 };
 use gix::{
@@ -23,7 +23,7 @@ use std::{ffi::OsStr, os::unix::ffi::OsStrExt, path::Path};
 
 /// A path that cannot be committed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("'{}': {why}", String::from_utf8_lossy(path))]
+#[error("'{}': {why}", quoted(path))]
 pub struct PathProblem {
     /// As it was typed, or from the worktree's top.
     pub path: Vec<u8>,
@@ -251,7 +251,7 @@ impl<'r> Tracked<'r> {
         slashes
             .map(|at| &bytes[..at])
             .find(|dir| self.entry(dir).is_some_and(|e| e.mode == Mode::COMMIT))
-            .map(|dir| String::from_utf8_lossy(dir).into_owned())
+            .map(quoted)
     }
 }
 

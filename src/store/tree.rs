@@ -7,7 +7,10 @@
 use super::object::{HashError, Kind, Object};
 use crate::{
     code::Code,
-    domain::oid::{HashKind, Oid},
+    domain::{
+        oid::{HashKind, Oid},
+        path::quoted,
+    },
 };
 use std::{cmp::Ordering, collections::BTreeMap};
 
@@ -159,7 +162,7 @@ pub enum TreeEditError<E> {
     #[error(transparent)]
     Hash(#[from] HashError),
     /// A tree holds ids of one hash only.
-    #[error("'{}' would hold {id}, an id of another hash", String::from_utf8_lossy(path))]
+    #[error("'{}' would hold {id}, an id of another hash", quoted(path))]
     OtherHash {
         /// The path, from the edited tree.
         path: Vec<u8>,
@@ -167,13 +170,13 @@ pub enum TreeEditError<E> {
         id: Oid,
     },
     /// The path has an empty name in it, a NUL, or names a directory as a file's mode.
-    #[error("cannot store the path '{}'", String::from_utf8_lossy(path))]
+    #[error("cannot store the path '{}'", quoted(path))]
     BadPath {
         /// The path.
         path: Vec<u8>,
     },
     /// A file and a directory would have the same name.
-    #[error("'{}' would be a file and a directory at once", String::from_utf8_lossy(path))]
+    #[error("'{}' would be a file and a directory at once", quoted(path))]
     Conflict {
         /// Their name, from the edited tree.
         path: Vec<u8>,

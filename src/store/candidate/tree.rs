@@ -2,7 +2,11 @@
 
 use crate::{
     code::Code,
-    domain::{candidate::ChangeKind, oid::Oid, path::RepoPath},
+    domain::{
+        candidate::ChangeKind,
+        oid::Oid,
+        path::{RepoPath, quoted},
+    },
     limits,
     store::{
         beneath::{Listing, LookError, OnDisk, Root, link_escapes, require_size},
@@ -382,7 +386,7 @@ fn edit(
         TreeEditError::Hash(e) => CandidateError::Hash(e),
         TreeEditError::OtherHash { id, .. } => CandidateError::Load { id, why: error.to_string() },
         TreeEditError::Conflict { path } | TreeEditError::BadPath { path } => {
-            CandidateError::Conflict { path: String::from_utf8_lossy(&path).into_owned() }
+            CandidateError::Conflict { path: quoted(&path) }
         }
     })
 }
