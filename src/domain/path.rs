@@ -111,10 +111,14 @@ impl RepoPath {
         Self(names.join(&b'/'))
     }
 
-    /// True for what holds the rules of the repository, [`RULE_PATHS`] and below.
+    /// True for what holds the rules of the repository, [`RULE_PATHS`] and below, and for every spelling that some file
+    /// system takes for these: whoever checks it out there would have other rules.
     #[must_use]
     pub fn is_rule(&self) -> bool {
-        self.names().next().is_some_and(|top| RULE_PATHS.iter().any(|rule| rule.as_bytes() == top))
+        let Some(top) = self.names().next() else { return false };
+        let visible = without_ignorable(top);
+        let folded = String::from_utf8_lossy(plain_name(&visible)).to_uppercase();
+        RULE_PATHS.iter().any(|rule| rule.to_uppercase() == folded)
     }
 }
 
@@ -122,10 +126,15 @@ impl RepoPath {
 /// dots or spaces, the NTFS short name `git~1`, streams (`.git:x`), and `.git` spelled with ignorable code points.
 fn is_git_dir_name(name: &[u8]) -> bool {
     let visible = without_ignorable(name);
-    let base = visible.split(|b| *b == b':').next().unwrap_or(&[]);
-    let end = base.iter().rposition(|b| !matches!(b, b' ' | b'.')).map_or(0, |at| at + 1);
-    let base = &base[..end];
+    let base = plain_name(&visible);
     base.eq_ignore_ascii_case(b".git") || base.eq_ignore_ascii_case(b"git~1")
+}
+
+/// The name without a stream and without the dots and spaces at its end, which NTFS leaves out.
+fn plain_name(name: &[u8]) -> &[u8] {
+    let base = name.split(|b| *b == b':').next().unwrap_or(&[]);
+    let end = base.iter().rposition(|b| !matches!(b, b' ' | b'.')).map_or(0, |at| at + 1);
+    &base[..end]
 }
 
 /// Drops the code points HFS+ ignores when it compares names (git's `core.protectHFS` list).
@@ -247,7 +256,17 @@ mod tests {
 
     #[test]
     fn rules_lie_at_the_top() {
-        for rule in [".agentproto/allowed_signers", ".agentproto", "agentproto.json"] {
+        for rule in [
+            ".agentproto/allowed_signers",
+            ".agentproto",
+            "agentproto.json",
+            ".AgentProto/x",
+            "AGENTPROTO.JSON",
+            "agentproto.j\u{17f}on",
+            ".agent\u{200d}proto/x",
+            ".agentproto. /x",
+            "agentproto.json::$DATA",
+        ] {
             assert!(RepoPath::new(rule.as_bytes()).unwrap().is_rule(), "{rule}");
         }
         for other in ["a/.agentproto/x", ".agentproto2", "agentproto.json5", "a/agentproto.json"] {
