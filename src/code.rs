@@ -120,14 +120,15 @@ codes! {
     NoSuchCwd "no-such-cwd" REFUSED "make the directory, or name another one";
     NoAckNotAllowed "no-ack-not-allowed" REFUSED "a person must set agentproto.allowNoAck=true in their global configuration and ask outside of sessions";
     PathEmpty "path-empty" REFUSED "name a file";
-    PathIsDirectory "path-is-directory" REFUSED "list the files themselves";
+    PathIsDirectory "path-is-directory" REFUSED "list the files themselves, or say --recursive";
     PathOutside "path-outside-worktree" REFUSED "name a file inside the worktree";
     PathInGitDir "path-in-git-dir" REFUSED "git's own directory is never committed";
     PathHasNul "path-has-nul" REFUSED "name the file without a NUL byte";
     PathThroughSymlink "path-through-symlink" REFUSED "name the file by its real path";
     PathInSubmodule "path-in-submodule" REFUSED "commit it inside that repository";
-    PathIsSubmodule "path-is-submodule" REFUSED "submodules are committed with git itself";
-    PathIgnored "path-ignored" REFUSED "take it out of the ignore rules first";
+    PathIsSubmodule "path-is-submodule" REFUSED "declare it in .gitmodules and say --allow-submodule";
+    PathIgnored "path-ignored" REFUSED "take it out of the ignore rules first, or say --force-ignored";
+    NothingToAdd "nothing-to-add" REFUSED "see what git would add: git status";
     PathSpecialFile "path-special-file" REFUSED "list files and symlinks only";
     PathSymlinkEscapes "path-symlink-escapes" REFUSED "let the link point to something inside the worktree";
     PathOutsideSparse "path-outside-sparse-checkout" REFUSED "add it to the sparse checkout first";

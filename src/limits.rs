@@ -2,6 +2,10 @@
 
 /// Paths one commit policy may list (decisions 21).
 pub const PATHS_PER_POLICY: usize = 512;
+/// Most paths of one kind told in the notices of a command.
+pub const NOTICES_OF_A_KIND: usize = 20;
+/// Largest list of paths read with `--paths-from`, bytes.
+pub const PATHS_FROM_BYTES: u64 = 16 * 1024 * 1024;
 /// Largest file a commit policy takes, bytes: files are held in memory while they are hashed and packed.
 pub const CANDIDATE_FILE_BYTES: u64 = 512 * 1024 * 1024;
 /// All files of one commit policy together, bytes.

@@ -137,7 +137,13 @@ fn commit_words(commit: &CommitSpec, place: &Place) -> Vec<OsString> {
     words.extend(commit.paths.iter().flat_map(|p| ["--path".into(), place.path(p)]));
     words.extend(["-m".into(), commit.message.trim_end().into()]);
     words.extend((!commit.require_human_ack).then(|| "--no-ack".into()));
-    words.extend(commit.allow_markers.then(|| "--allow-markers".into()));
+    for (asked, flag) in [
+        (commit.allow_markers, "--allow-markers"),
+        (commit.force_ignored, "--force-ignored"),
+        (commit.allow_submodule, "--allow-submodule"),
+    ] {
+        words.extend(asked.then(|| flag.into()));
+    }
     words
 }
 

@@ -13,13 +13,15 @@ use crate::{
     domain::{
         ids::{PolicyId, SessionId},
         input::Covers,
+        path::unquoted,
         policy::Status,
     },
     ledger::{AttachAsk, CommitAsk, GateAsk, Recording},
+    limits,
     runtime::perform::is_due,
     sys::{clock, files},
 };
-use std::{ffi::OsString, io::Read as _, path::PathBuf};
+use std::{ffi::OsString, io::Read as _, os::unix::ffi::OsStringExt as _, path::PathBuf};
 
 /// Both commands with gates say where the gate stands.
 pub(super) const USAGE: &str = "git agentproto attach SESSION [OPTIONS] [-- GATE...]";
@@ -86,6 +88,21 @@ pub(super) struct CommitFlags {
     /// A file to commit, literally; may repeat
     #[arg(long = "path", value_name = "PATH", allow_hyphen_values = true)]
     paths: Vec<OsString>,
+    /// Read paths to commit from FILE, one a line, quoted as git quotes them (- is standard input)
+    #[arg(long, value_name = "FILE")]
+    paths_from: Option<PathBuf>,
+    /// In that file each path ends in a NUL byte and nothing is quoted
+    #[arg(short = 'z', long, requires = "paths_from")]
+    nul: bool,
+    /// A directory stands for what git add would add of it now
+    #[arg(long)]
+    recursive: bool,
+    /// Files that an ignore rule covers are meant
+    #[arg(long)]
+    force_ignored: bool,
+    /// Submodules that .gitmodules declares are meant: the commit each is on
+    #[arg(long)]
+    allow_submodule: bool,
     /// The commit message; a second one is its next paragraph
     #[arg(short, long = "message", value_name = "MSG", allow_hyphen_values = true)]
     messages: Vec<OsString>,
@@ -123,7 +140,7 @@ pub(super) fn run(cx: &Cx, args: AttachArgs) -> Result<u8, CliError> {
         None => Covers::LastAndNext,
     };
     let (id, recording) = ledger.attach(&session, &ask, covers)?;
-    warn::of_policy(cx, &ledger, &id);
+    let notices = warn::of_policy(cx, &ledger, &id);
     let due = recording.state.policies.get(&id).is_some_and(is_due);
     let held = if due { settle(cx, &ledger, &id, args.common.no_wait) } else { None };
     if covers == Covers::LastAndNext && held.is_none() {
@@ -132,6 +149,7 @@ pub(super) fn run(cx: &Cx, args: AttachArgs) -> Result<u8, CliError> {
     let policy = ledger.require_policy(&id)?;
     let mut answer = answer::policy(cx, &ledger, &policy)?;
     tell(&mut answer, held.as_ref());
+    warn::tell(&mut answer, &notices);
     cx.answer(&answer, &show_text(cx, &ledger, &policy)?)?;
     Ok(exit::DONE)
 }
@@ -208,17 +226,86 @@ impl CommitFlags {
             || self.file.is_some()
             || self.no_ack
             || self.allow_markers
+            || self.paths_from.is_some()
+            || self.recursive
+            || self.force_ignored
+            || self.allow_submodule
     }
 
     /// What the flags mean. A message that is missing is an empty one: the ledger tells all problems at once.
     pub(super) fn ask(self, cx: &Cx) -> Result<CommitAsk, CliError> {
+        if is_stdin(self.file.as_ref()) && is_stdin(self.paths_from.as_ref()) {
+            let message = "-F - and --paths-from - both read standard input";
+            return Err(
+                CliError::new(Code::Usage, message).with_hint("name a file for one of them")
+            );
+        }
         let message = match &self.file {
             Some(file) => read_message(cx, file)?,
             None => paragraphs(&self.messages),
         };
-        let Self { paths, no_ack, allow_markers, .. } = self;
-        Ok(CommitAsk { paths, message, no_ack, allow_markers })
+        let mut paths = self.paths;
+        if let Some(file) = &self.paths_from {
+            paths.extend(path_list(&read_paths(cx, file)?, self.nul)?);
+        }
+        Ok(CommitAsk {
+            paths,
+            message,
+            no_ack: self.no_ack,
+            allow_markers: self.allow_markers,
+            recursive: self.recursive,
+            force_ignored: self.force_ignored,
+            allow_submodule: self.allow_submodule,
+        })
     }
+}
+
+fn is_stdin(file: Option<&PathBuf>) -> bool {
+    file.is_some_and(|file| file.as_os_str() == "-")
+}
+
+fn read_paths(cx: &Cx, file: &PathBuf) -> Result<Vec<u8>, CliError> {
+    let most = limits::PATHS_FROM_BYTES;
+    let mut bytes = Vec::new();
+    let read = if is_stdin(Some(file)) {
+        std::io::stdin().lock().take(most + 1).read_to_end(&mut bytes).map(drop)
+    } else {
+        let opened = files::open(&cx.env.cwd().join(file)).map_err(|e| e.source);
+        opened.and_then(|f| f.take(most + 1).read_to_end(&mut bytes).map(drop))
+    };
+    let name = file.display();
+    if let Err(e) = read {
+        let message = format!("--paths-from {name}: {e}");
+        return Err(CliError::new(Code::NoPaths, message).with_hint("name a readable file"));
+    }
+    if u64::try_from(bytes.len()).is_ok_and(|len| len <= most) {
+        return Ok(bytes);
+    }
+    let message = format!("--paths-from {name}: more than {most} bytes");
+    Err(CliError::new(Code::TooMany, message))
+}
+
+/// The paths of a list as git reads one; the last may go without its end.
+fn path_list(bytes: &[u8], nul: bool) -> Result<Vec<OsString>, CliError> {
+    let end = if nul { b'\0' } else { b'\n' };
+    let text = bytes.strip_suffix(&[end]).unwrap_or(bytes);
+    if text.is_empty() {
+        return Ok(Vec::new());
+    }
+    let mut paths = Vec::new();
+    for (no, line) in text.split(|b| *b == end).enumerate() {
+        let path = if nul {
+            Some(line.to_vec())
+        } else {
+            unquoted(line.strip_suffix(b"\r").unwrap_or(line))
+        };
+        let broken = || {
+            let message = format!("--paths-from: the quoting of line {} is broken", no + 1);
+            CliError::new(Code::Usage, message).with_hint("quote it as git does, or use -z")
+        };
+        paths.push(OsString::from_vec(path.ok_or_else(broken)?));
+    }
+    Ok(paths)
 }
 
 /// Several `-m` are paragraphs, as for `git commit`.
@@ -238,4 +325,27 @@ fn read_message(cx: &Cx, file: &PathBuf) -> Result<Vec<u8>, CliError> {
         let message = format!("-F {}: {e}", file.display());
         CliError::new(Code::EmptyMessage, message).with_hint("name a readable file, or use -m")
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_list_of_paths_is_read_as_git_reads_one() {
+        let read = |text: &[u8], nul| {
+            path_list(text, nul).map(|p| p.join(OsString::from("|").as_os_str()))
+        };
+        let same = |text: &[u8], nul, want: &[u8]| {
+            assert_eq!(read(text, nul).unwrap().into_vec(), want, "{}", text.escape_ascii());
+        };
+        same(b"", false, b"");
+        same(b"\0", true, b"");
+        same(b"a\nb c\n", false, b"a|b c");
+        same(b"a\r\n\"b\\n\\303\\251\"", false, b"a|b\n\xc3\xa9");
+        same(b"a\nb\0\"c\"\0\xff", true, b"a\nb|\"c\"|\xff");
+        // An empty name is refused where paths are judged.
+        same(b"a\n\nb", false, b"a||b");
+        assert_eq!(read(b"a\n\"b\n", false).unwrap_err().code, Code::Usage);
+    }
 }

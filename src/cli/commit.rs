@@ -33,7 +33,7 @@ pub(super) fn run(cx: &Cx, args: CommitArgs) -> Result<u8, CliError> {
     let ask = ask(cx, args.gates, args.commit, (&args.common, true))?;
     let ledger = cx.ledger()?;
     let (id, _) = ledger.commit(&ask)?;
-    warn::of_policy(cx, &ledger, &id);
+    let notices = warn::of_policy(cx, &ledger, &id);
     let held = settle(cx, &ledger, &id, args.common.no_wait);
     let mut policy = ledger.require_policy(&id)?;
     let asks = policy.status == Status::AwaitingAck && cx.inside_session().is_none();
@@ -47,6 +47,7 @@ pub(super) fn run(cx: &Cx, args: CommitArgs) -> Result<u8, CliError> {
     }
     let mut answer = answer::policy(cx, &ledger, &policy)?;
     tell(&mut answer, held.as_ref());
+    warn::tell(&mut answer, &notices);
     let text = match nothing_to_commit(&policy) {
         Some(said) => said,
         None => show_text(cx, &ledger, &policy)?,

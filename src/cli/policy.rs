@@ -31,7 +31,7 @@ use serde_json::{Value, json};
 pub(super) enum PolicyCommand {
     /// Say what happens when a session's turn ends
     #[command(override_usage = "git agentproto policy attach SESSION [OPTIONS] [-- GATE...]")]
-    Attach(attach::AttachArgs),
+    Attach(Box<attach::AttachArgs>),
     /// List the policies that are open
     List(ListArgs),
     /// Everything known of one policy
@@ -105,7 +105,7 @@ pub(super) struct CancelArgs {
 
 pub(super) fn run(cx: &Cx, command: PolicyCommand) -> Result<u8, CliError> {
     match command {
-        PolicyCommand::Attach(args) => attach::run(cx, args),
+        PolicyCommand::Attach(args) => attach::run(cx, *args),
         PolicyCommand::List(args) => list(cx, &args),
         PolicyCommand::Show(args) => {
             let ledger = cx.ledger()?;

@@ -4,7 +4,6 @@
 
 use super::{cx::Cx, error::CliError};
 use crate::{
-    code::Code,
     domain::{
         event::Entity,
         ids::{PolicyId, SessionId},
@@ -12,10 +11,35 @@ use crate::{
         policy::Policy,
     },
     ledger::Ledger,
-    store::Worktree,
-    sys::files,
+    limits,
+    store::{
+        git::Git,
+        worktree_state::{StateError, moved_away, not_there, staged_otherwise},
+    },
 };
-use std::{ffi::OsStr, os::unix::ffi::OsStrExt as _};
+use serde_json::{Value, json};
+
+/// Something to be told beside the answer.
+pub(super) struct Notice {
+    kind: &'static str,
+    path: Option<RepoPath>,
+    text: String,
+}
+
+impl Notice {
+    fn of(kind: &'static str, path: &RepoPath, text: String) -> Self {
+        Self { kind, path: Some(path.clone()), text }
+    }
+
+    fn json(&self) -> Value {
+        json!({ "kind": self.kind, "path": self.path, "text": self.text })
+    }
+}
+
+/// Puts what was told into an answer, too.
+pub(super) fn tell(answer: &mut Value, notices: &[Notice]) {
+    answer["notices"] = notices.iter().map(Notice::json).collect();
+}
 
 /// Of another living session under the label of a new one.
 pub(super) fn of_session(cx: &Cx, ledger: &Ledger, id: &SessionId) {
@@ -25,30 +49,34 @@ pub(super) fn of_session(cx: &Cx, ledger: &Ledger, id: &SessionId) {
     });
 }
 
-/// Of another living policy under the label of a new one, and of paths that may be misspelt.
-pub(super) fn of_policy(cx: &Cx, ledger: &Ledger, id: &PolicyId) {
+/// Of another living policy under the label of a new one; of paths that may be misspelt, of what is staged and not
+/// what will be committed, and of files that are gone and not listed.
+pub(super) fn of_policy(cx: &Cx, ledger: &Ledger, id: &PolicyId) -> Vec<Notice> {
     say(cx, || {
         let policy = ledger.require_policy(id)?;
         let label = policy.spec.label.as_deref();
-        let mut lines = twins(ledger, &Entity::Policy(id.clone()), label)?;
-        lines.extend(missing(ledger, &policy)?);
-        Ok(lines)
-    });
+        let mut notices = twins(ledger, &Entity::Policy(id.clone()), label)?;
+        notices.extend(of_paths(ledger, &policy)?);
+        Ok(notices)
+    })
 }
 
-fn say(cx: &Cx, look: impl FnOnce() -> Result<Vec<String>, CliError>) {
-    let lines = look().unwrap_or_else(|error| vec![error.message]);
-    lines.iter().for_each(|line| cx.note(&format!("warning: {line}")));
+fn say(cx: &Cx, look: impl FnOnce() -> Result<Vec<Notice>, CliError>) -> Vec<Notice> {
+    let not_told = |e: CliError| vec![Notice { kind: "not-told", path: None, text: e.message }];
+    let notices = look().unwrap_or_else(not_told);
+    notices.iter().for_each(|notice| cx.note(&format!("warning: {}", notice.text)));
+    notices
 }
 
-fn twins(ledger: &Ledger, made: &Entity, label: Option<&str>) -> Result<Vec<String>, CliError> {
+fn twins(ledger: &Ledger, made: &Entity, label: Option<&str>) -> Result<Vec<Notice>, CliError> {
     let Some(label) = label else { return Ok(vec![]) };
     let mut twins = ledger.living(label)?;
     twins.retain(|twin| twin.entity != *made && is_session(&twin.entity) == is_session(made));
-    let line = |other: &Entity, state| {
-        format!("{other} is called '{label}' too ({state}): only ids tell them apart")
+    let notice = |other: &Entity, state| {
+        let text = format!("{other} is called '{label}' too ({state}): only ids tell them apart");
+        Notice { kind: "same-label", path: None, text }
     };
-    Ok(twins.iter().map(|twin| line(&twin.entity, twin.state)).collect())
+    Ok(twins.iter().map(|twin| notice(&twin.entity, twin.state)).collect())
 }
 
 fn is_session(entity: &Entity) -> bool {
@@ -58,26 +86,47 @@ fn is_session(entity: &Entity) -> bool {
     }
 }
 
-/// Listed paths that are neither on disk nor tracked: the agent may make them yet, so they are no error.
-fn missing(ledger: &Ledger, policy: &Policy) -> Result<Vec<String>, CliError> {
+fn of_paths(ledger: &Ledger, policy: &Policy) -> Result<Vec<Notice>, CliError> {
     let Some(commit) = &policy.spec.commit else { return Ok(vec![]) };
-    let mut lines = Vec::new();
+    let mut notices = Vec::new();
     for id in &policy.spec.session_ids {
         let Some(worktree) = ledger.worktree(&ledger.require_session(id)?.worktree)? else {
             continue;
         };
-        let index = ledger.repo_in(&worktree)?;
-        let index = index.index_or_empty();
-        let index = index.map_err(|e| CliError::new(Code::StoreUnusable, e.to_string()))?;
-        let tracked = |path: &RepoPath| index.entry_by_path(path.as_bytes().into()).is_some();
-        let gone = commit.paths.iter().filter(|path| is_absent(&worktree, path) && !tracked(path));
-        lines
-            .extend(gone.map(|p| format!("'{p}' is not there yet; the gate is broken without it")));
+        let repo = ledger.repo_in(&worktree)?;
+        let failed = |e: StateError| CliError::new(e.code(), e.to_string());
+        let missing = not_there(&repo, &commit.paths).map_err(failed)?;
+        notices.extend(some(&missing, |path| {
+            let text = format!("'{path}' is not there yet; the gate is broken without it");
+            Notice::of("not-there", path, text)
+        }));
+        let git = Git::new(ledger.env(), &worktree);
+        let git = git.map_err(|e| CliError::new(e.code(), e.to_string()))?;
+        let staged = staged_otherwise(&repo, &git, &commit.paths).map_err(failed)?;
+        notices.extend(some(&staged, |(path, blob)| {
+            let text = format!(
+                "'{path}' is staged with other content (blob {blob}): the file as it is on disk is what is committed"
+            );
+            Notice::of("staged-differs", path, text)
+        }));
+        let gone = moved_away(&repo, &commit.paths).map_err(failed)?;
+        notices.extend(some(&gone, |path| {
+            let text =
+                format!("'{path}' is deleted and not included: list it, too, if it was moved");
+            Notice::of("deleted-not-listed", path, text)
+        }));
     }
-    Ok(lines)
+    Ok(notices)
 }
 
-fn is_absent(worktree: &Worktree, path: &RepoPath) -> bool {
-    let file = worktree.top.join(OsStr::from_bytes(path.as_bytes()));
-    files::is_there(&file).is_ok_and(|there| !there)
+/// A notice for each; of very many the first, and how many more there are.
+fn some<T>(of: &[T], notice: impl Fn(&T) -> Notice) -> Vec<Notice> {
+    let most = limits::NOTICES_OF_A_KIND;
+    let mut notices: Vec<Notice> = of.iter().take(most).map(notice).collect();
+    if let (Some(kind), Some(more)) = (notices.first().map(|n| n.kind), of.len().checked_sub(most))
+        && more > 0
+    {
+        notices.push(Notice { kind, path: None, text: format!("and {more} more like that") });
+    }
+    notices
 }

@@ -115,6 +115,12 @@ pub struct CommitSpec {
     /// Conflict markers in listed files are meant.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub allow_markers: bool,
+    /// Files that an ignore rule covers are meant.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub force_ignored: bool,
+    /// Submodules that `.gitmodules` declares are meant: the commit each is on.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub allow_submodule: bool,
 }
 
 impl CommitSpec {

@@ -43,6 +43,12 @@ pub struct CommitAsk {
     pub no_ack: bool,
     /// Conflict markers in the files are meant.
     pub allow_markers: bool,
+    /// A directory stands for what `git add` would add of it now.
+    pub recursive: bool,
+    /// Files that an ignore rule covers are meant.
+    pub force_ignored: bool,
+    /// Submodules that `.gitmodules` declares are meant.
+    pub allow_submodule: bool,
 }
 
 /// A policy as it was typed.

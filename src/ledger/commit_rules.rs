@@ -17,8 +17,10 @@ use crate::{
     sign::choose::SignersInForce,
     store::{
         candidate::message,
+        expand::{ExpandError, expand},
+        git::Git,
         identity,
-        paths::{self, PathProblem},
+        paths::{self, Allow, PathProblem},
         settings::protected_bool,
         trusted::Trust,
         worktree_state::{
@@ -63,17 +65,26 @@ impl Ledger {
             require_human_ack: !ask.no_ack,
             branch: branch?,
             allow_markers: ask.allow_markers,
+            force_ignored: ask.force_ignored,
+            allow_submodule: ask.allow_submodule,
         })
     }
 
     fn check_paths(&self, ask: &CommitAsk, site: &Site, problems: &mut Problems) -> Vec<RepoPath> {
         let (mut good, mut seen) = (Vec::new(), HashSet::new());
         for typed in &ask.paths {
-            match self.resolve_path(typed, site) {
+            match self.resolve_path(directory_or_file(typed, ask.recursive), site) {
                 Ok(path) if seen.insert(path.clone()) => good.push(path),
                 Ok(_) => {}
                 Err(bad) => say_path(problems, &bad),
             }
+        }
+        let allow = Allow { ignored: ask.force_ignored, submodules: ask.allow_submodule };
+        if ask.recursive {
+            let expanded = problems.note(PATHS, self.expanded(site, &good, allow));
+            let (listed, empty) = expanded.unwrap_or_default();
+            empty.iter().for_each(|bad| say_path(problems, bad));
+            good = listed;
         }
         if good.len() > limits::PATHS_PER_POLICY {
             let why =
@@ -81,11 +92,22 @@ impl Ledger {
             problems.say(Code::TooMany, PATHS, why);
             return good;
         }
-        let found = paths::check(&site.repo, &good).map_err(LedgerError::from);
+        let found = paths::check(&site.repo, &good, allow).map_err(LedgerError::from);
         for bad in problems.note(PATHS, found).unwrap_or_default() {
             say_path(problems, &bad);
         }
         good
+    }
+
+    fn expanded(
+        &self,
+        site: &Site,
+        paths: &[RepoPath],
+        allow: Allow,
+    ) -> Result<(Vec<RepoPath>, Vec<PathProblem>), LedgerError> {
+        let refused = |e: ExpandError| LedgerError::refused(e.code(), "--recursive", e.to_string());
+        let git = Git::new(&self.env, &site.worktree).map_err(ExpandError::from);
+        git.and_then(|git| expand(&site.repo, &git, paths, allow)).map_err(refused)
     }
 
     /// A path typed in another worktree of the repository means the same place in the session's worktree.
@@ -135,6 +157,13 @@ impl Ledger {
         }
         refused(format!("{ALLOW_NO_ACK} is not true in a scope of yours"))
     }
+}
+
+/// With `--recursive` a slash at the end says what is meant anyway.
+fn directory_or_file(typed: &OsStr, recursive: bool) -> &OsStr {
+    let bytes = typed.as_bytes();
+    let end = bytes.iter().rposition(|b| *b != b'/').map_or(bytes.len(), |at| at + 1);
+    if recursive { OsStr::from_bytes(&bytes[..end]) } else { typed }
 }
 
 fn say_path(problems: &mut Problems, bad: &PathProblem) {

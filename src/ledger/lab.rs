@@ -164,6 +164,9 @@ pub(super) fn commit_of(paths: &[&str]) -> AttachAsk {
         message: b"change a.txt\n".to_vec(),
         no_ack: false,
         allow_markers: false,
+        recursive: false,
+        force_ignored: false,
+        allow_submodule: false,
     };
     AttachAsk { commit: Some(commit), ..emit(&["true"]) }
 }

@@ -54,6 +54,14 @@ pub enum OpenError {
         /// Where the search began.
         cwd: PathBuf,
     },
+    /// What should lead to it does not: a `.git` that is broken or gone. Above may be another one.
+    #[error("{}: {why}", path.display())]
+    Lost {
+        /// The directory that has or had it.
+        path: PathBuf,
+        /// What is wrong there.
+        why: &'static str,
+    },
     /// It belongs to somebody else and no `safe.directory` names it.
     #[error("{} belongs to another user", path.display())]
     NotOwned {
@@ -94,7 +102,7 @@ impl OpenError {
     #[must_use]
     pub fn code(&self) -> Code {
         match self {
-            Self::NotARepository { .. } => Code::NotARepository,
+            Self::NotARepository { .. } | Self::Lost { .. } => Code::NotARepository,
             Self::NotOwned { .. } => Code::NotOwned,
             Self::Unsupported { code, .. } | Self::Variable { code, .. } => *code,
             Self::File(e) if e.is_read_only() => Code::ReadOnly,
@@ -137,6 +145,9 @@ pub fn discover(env: &Env) -> Result<Location, OpenError> {
         None => common_of(&git_dir)?,
     };
     let mut location = Location { common_dir, worktree: None, prefix: Vec::new() };
+    if let Some(above) = &found.dot_git_in {
+        location.require_nothing_lost(&cwd, above)?;
+    }
     let top = match (named("GIT_WORK_TREE"), found.dot_git_in) {
         (Some(top), _) => Some(top),
         (None, dot_git_in) => {
@@ -190,6 +201,30 @@ impl Location {
             }
         }
         Ok(list)
+    }
+
+    /// Refuses to take the repository above for one that is gone: between `cwd` and `above`, where the search ended,
+    /// lies no directory that git keeps as a worktree of this repository.
+    fn require_nothing_lost(&self, cwd: &Path, above: &Path) -> Result<(), OpenError> {
+        if cwd == above {
+            return Ok(());
+        }
+        let admin = self.common_dir.join("worktrees");
+        for name in files::names(&admin)? {
+            let Some(data) = files::read_optional(&admin.join(&name).join("gitdir"))? else {
+                continue;
+            };
+            let dot_git = admin.join(&name).join(first_line(&data));
+            // One that is gone altogether is not where anybody stands.
+            let Some(top) = dot_git.parent().and_then(|top| files::real(top).ok()) else {
+                continue;
+            };
+            if top != above && top.starts_with(above) && cwd.starts_with(&top) {
+                let why = "it is a linked worktree without its .git: see git worktree repair";
+                return Err(OpenError::Lost { path: top, why });
+            }
+        }
+        Ok(())
     }
 
     /// The worktree of this repository that git would find from `dir`; none when git would find another
@@ -267,8 +302,14 @@ fn search(cwd: &Path, env: &Env) -> Result<Option<Found>, OpenError> {
         if passed || (!across && device(dir) != home) {
             return Ok(None);
         }
-        if let Some(git_dir) = through_gitfile(&dir.join(".git"))?.filter(|d| is_git_dir(d)) {
+        let dot_git = dir.join(".git");
+        if let Some(git_dir) = through_gitfile(&dot_git)?.filter(|d| is_git_dir(d)) {
             return Ok(Some(Found { git_dir, dot_git_in: Some(dir.to_owned()) }));
+        }
+        // git looks on above a directory of that name, but not above a file.
+        if files::is_file(&dot_git)? {
+            let why = "its .git leads to no git directory";
+            return Err(OpenError::Lost { path: dir.to_owned(), why });
         }
         if is_git_dir(dir) {
             return Ok(Some(Found { git_dir: dir.to_owned(), dot_git_in: None }));
@@ -375,6 +416,30 @@ mod tests {
         let inner = repo.path().join("inner");
         repo.git(&["init", "-q", inner.to_str().unwrap()]);
         assert_eq!(at(&repo, &repo.path()).worktree_of(&inner).unwrap(), None);
+    }
+
+    #[test]
+    fn case_74_a_lost_worktree_is_not_taken_for_a_part_of_the_repository_around_it() {
+        let repo = TestRepo::new();
+        let linked = repo.path().join("linked");
+        repo.git(&["worktree", "add", "-q", linked.to_str().unwrap()]);
+        let deep = linked.join("a");
+        std::fs::create_dir(&deep).unwrap();
+        let lost = |dir: &Path| match discover(&repo.env_at(dir)) {
+            Err(e @ OpenError::Lost { .. }) => e.to_string(),
+            other => panic!("{other:?}"),
+        };
+        let place = linked.display();
+        std::fs::write(linked.join(".git"), "gitdir: /nowhere\n").unwrap();
+        assert_eq!(lost(&deep), format!("{place}: its .git leads to no git directory"));
+        std::fs::remove_file(linked.join(".git")).unwrap();
+        let gone =
+            format!("{place}: it is a linked worktree without its .git: see git worktree repair");
+        assert_eq!([lost(&linked), lost(&deep)], [gone.clone(), gone]);
+        assert!(at(&repo, &repo.path()).worktree_of(&deep).is_err());
+        // A stranger of the same place is no worktree.
+        repo.git(&["worktree", "prune"]);
+        assert_eq!(at(&repo, &deep).prefix, b"linked/a");
     }
 
     #[test]

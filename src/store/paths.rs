@@ -5,8 +5,9 @@
 //! does not exist is fine here; the candidate says so when it matters.
 
 use super::{
-    beneath::{Listing, LookError, OnDisk, Root, link_escapes},
+    beneath::{Listing, LookError, OnDisk, Root, full, link_escapes},
     filters::directories,
+    gitlink::{self, DECLARATIONS, Declared},
     object::{Kind, hash},
     worktree_state::{StateError, git_error, head_tree, open_index},
 };
@@ -20,6 +21,15 @@ use gix::{
     index::entry::{Flags, Mode},
 };
 use std::{ffi::OsStr, os::unix::ffi::OsStrExt, path::Path};
+
+/// What is refused unless a person lets it through.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Allow {
+    /// Untracked files that an ignore rule covers.
+    pub ignored: bool,
+    /// Submodules that `.gitmodules` declares.
+    pub submodules: bool,
+}
 
 /// A path that cannot be committed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -96,15 +106,21 @@ fn keep_slash(typed: &[u8], below: &[u8]) -> Vec<u8> {
 ///
 /// # Errors
 /// A probe failed; that is no statement about any path.
-pub fn check(repo: &gix::Repository, paths: &[RepoPath]) -> Result<Vec<PathProblem>, StateError> {
+pub fn check(
+    repo: &gix::Repository,
+    paths: &[RepoPath],
+    allow: Allow,
+) -> Result<Vec<PathProblem>, StateError> {
     let top = repo.workdir().ok_or_else(|| git_error("the worktree")("there is none".into()))?;
     let io = |source| StateError::Io { path: top.to_owned(), source };
     let root = Root::open(top).map_err(io)?;
     let tracked = Tracked::load(repo)?;
     let listed: Listing<'_> = paths.iter().collect();
+    let declared = if allow.submodules { declared(&root, &tracked, &listed)? } else { None };
+    let judge = Judge { repo, root: &root, tracked: &tracked, listed: &listed, allow, declared };
     let mut problems = Vec::new();
     for path in paths {
-        if let Some((code, why)) = judge(repo, &root, &tracked, (path, &listed))? {
+        if let Some((code, why)) = judge.path(path)? {
             problems.push(PathProblem { path: path.as_bytes().to_vec(), code, why });
         }
     }
@@ -113,57 +129,122 @@ pub fn check(repo: &gix::Repository, paths: &[RepoPath]) -> Result<Vec<PathProbl
 
 type Verdict = Option<(Code, String)>;
 
-fn judge(
-    repo: &gix::Repository,
+/// What all paths are judged by.
+struct Judge<'a> {
+    repo: &'a gix::Repository,
+    root: &'a Root,
+    tracked: &'a Tracked<'a>,
+    listed: &'a Listing<'a>,
+    allow: Allow,
+    declared: Option<Declared>,
+}
+
+impl Judge<'_> {
+    fn path(&self, path: &RepoPath) -> Result<Verdict, StateError> {
+        let Self { root, tracked, .. } = self;
+        if let Some(at) = tracked.submodule_above(path) {
+            return Ok(Some((Code::PathInSubmodule, format!("'{at}' is a submodule"))));
+        }
+        let kind = tracked.kind(path)?;
+        let found = match root.look_among((path, kind.is_some()), self.listed) {
+            Ok(found) => found,
+            Err(LookError::Io { path, source }) => {
+                let path = Path::new(OsStr::from_bytes(path.as_bytes())).to_owned();
+                return Err(StateError::Io { path, source });
+            }
+            Err(
+                e @ (LookError::ThroughSymlink { .. }
+                | LookError::InRepository { .. }
+                | LookError::TooLarge { .. }),
+            ) => {
+                return Ok(Some((e.code(), e.to_string())));
+            }
+        };
+        if let Some(verdict) = self.submodule(path, kind, &found)? {
+            return Ok(verdict);
+        }
+        Ok(match found {
+            OnDisk::Absent if tracked.is_skipped(path) => {
+                refuse(Code::PathOutsideSparse, "it is outside the sparse checkout")
+            }
+            OnDisk::Absent => None,
+            OnDisk::Directory { .. } if kind.is_none() => {
+                refuse(Code::PathIsDirectory, "it is a directory: list the files")
+            }
+            // The tracked file is gone: that can be recorded.
+            OnDisk::Directory { .. } => None,
+            OnDisk::Special => refuse(Code::PathSpecialFile, "it is no file and no symbolic link"),
+            OnDisk::Symlink { target }
+                if link_escapes(root.top(), path, &target)
+                    && !tracked.is_link_to(path, &target)? =>
+            {
+                refuse(Code::PathSymlinkEscapes, "it is a link that points out of the worktree")
+            }
+            OnDisk::File { .. } | OnDisk::Symlink { .. }
+                if kind.is_none() && !self.allow.ignored =>
+            {
+                ignored(self.repo, tracked, path)?
+            }
+            OnDisk::File { .. } | OnDisk::Symlink { .. } => None,
+        })
+    }
+
+    /// What is to be said of a submodule and of a repository inside; none when it is neither.
+    fn submodule(
+        &self,
+        path: &RepoPath,
+        kind: Option<Mode>,
+        found: &OnDisk,
+    ) -> Result<Option<Verdict>, StateError> {
+        let tracked = kind == Some(Mode::COMMIT);
+        let inside = matches!(found, OnDisk::Directory { repository: true });
+        if !tracked && !inside {
+            return Ok(None);
+        }
+        let refused = |why: &str| Ok(Some(refuse(Code::PathIsSubmodule, why)));
+        let Some(declared) = &self.declared else {
+            return refused(if tracked {
+                "it is a submodule"
+            } else {
+                "it is a repository of its own"
+            });
+        };
+        let dir = full(self.root.top(), path);
+        match found {
+            OnDisk::Directory { repository: true } if !declared.has(path) => {
+                refused("it is an embedded repository, not a submodule that .gitmodules declares")
+            }
+            OnDisk::Directory { repository: true } => match gitlink::commit_of(self.repo, &dir)? {
+                Ok(_) => Ok(Some(None)),
+                Err(why) => refused(why),
+            },
+            OnDisk::Directory { repository: false } if !files::list(&dir)?.is_empty() => {
+                refused("it is a submodule, and files are in place of its repository")
+            }
+            // Not checked out, or given up.
+            OnDisk::Directory { .. } | OnDisk::Absent => Ok(Some(None)),
+            OnDisk::File { .. } | OnDisk::Symlink { .. } | OnDisk::Special => Ok(None),
+        }
+    }
+}
+
+/// What `.gitmodules` will declare in the commit: a listed one as it is on disk, else that of `HEAD`.
+fn declared(
     root: &Root,
     tracked: &Tracked<'_>,
-    (path, listed): (&RepoPath, &Listing<'_>),
-) -> Result<Verdict, StateError> {
-    if let Some(at) = tracked.submodule_above(path) {
-        return Ok(Some((Code::PathInSubmodule, format!("'{at}' is a submodule"))));
-    }
-    let kind = tracked.kind(path)?;
-    let found = match root.look_among((path, kind.is_some()), listed) {
-        Ok(found) => found,
-        Err(LookError::Io { path, source }) => {
-            let path = Path::new(OsStr::from_bytes(path.as_bytes())).to_owned();
-            return Err(StateError::Io { path, source });
+    listed: &Listing<'_>,
+) -> Result<Option<Declared>, StateError> {
+    let bad = git_error("the declarations of submodules");
+    let file = RepoPath::new(DECLARATIONS).map_err(|e| bad(e.to_string()))?;
+    let text = if listed.contains(&file) {
+        match root.look(&file) {
+            Ok(OnDisk::File { .. }) => root.read(&file).map_err(|e| bad(e.to_string()))?,
+            Ok(_) | Err(_) => Vec::new(),
         }
-        Err(
-            e @ (LookError::ThroughSymlink { .. }
-            | LookError::InRepository { .. }
-            | LookError::TooLarge { .. }),
-        ) => {
-            return Ok(Some((e.code(), e.to_string())));
-        }
+    } else {
+        tracked.blob_at_head(&file)?.unwrap_or_default()
     };
-    if kind == Some(Mode::COMMIT) {
-        return Ok(refuse(Code::PathIsSubmodule, "it is a submodule"));
-    }
-    Ok(match found {
-        OnDisk::Absent if tracked.is_skipped(path) => {
-            refuse(Code::PathOutsideSparse, "it is outside the sparse checkout")
-        }
-        OnDisk::Absent => None,
-        OnDisk::Directory { repository: true } => {
-            refuse(Code::PathIsSubmodule, "it is a repository of its own")
-        }
-        OnDisk::Directory { repository: false } if kind.is_none() => {
-            refuse(Code::PathIsDirectory, "it is a directory: list the files")
-        }
-        // The tracked file is gone: that can be recorded.
-        OnDisk::Directory { repository: false } => None,
-        OnDisk::Special => refuse(Code::PathSpecialFile, "it is no file and no symbolic link"),
-        OnDisk::Symlink { target }
-            if link_escapes(root.top(), path, &target) && !tracked.is_link_to(path, &target)? =>
-        {
-            refuse(Code::PathSymlinkEscapes, "it is a link that points out of the worktree")
-        }
-        OnDisk::File { .. } | OnDisk::Symlink { .. } if kind.is_none() => {
-            ignored(repo, tracked, path)?
-        }
-        OnDisk::File { .. } | OnDisk::Symlink { .. } => None,
-    })
+    Declared::parse(&text).map(Some)
 }
 
 #[expect(clippy::unnecessary_wraps, reason = "one shape for all arms")]
@@ -245,6 +326,15 @@ impl<'r> Tracked<'r> {
         found.map_err(|e| git_error("the tree of HEAD")(e.to_string()))
     }
 
+    /// A file of `HEAD`.
+    fn blob_at_head(&self, path: &RepoPath) -> Result<Option<Vec<u8>>, StateError> {
+        let Some(found) = self.at_head(path)?.filter(|e| e.mode().is_blob()) else {
+            return Ok(None);
+        };
+        let blob = found.object().map_err(|e| git_error("a file of HEAD")(e.to_string()))?;
+        Ok(Some(blob.detach().data))
+    }
+
     fn submodule_above(&self, path: &RepoPath) -> Option<String> {
         let bytes = path.as_bytes();
         let slashes = bytes.iter().enumerate().filter(|(_, b)| **b == b'/').map(|(at, _)| at);
@@ -263,7 +353,7 @@ mod tests {
 
     fn codes(repo: &Repo, paths: &[&str]) -> Vec<(String, &'static str)> {
         let paths: Vec<_> = paths.iter().map(|p| RepoPath::new(p.as_bytes()).unwrap()).collect();
-        let problems = check(&repo.gix(), &paths).unwrap();
+        let problems = check(&repo.gix(), &paths, Allow::default()).unwrap();
         problems
             .into_iter()
             .map(|p| (String::from_utf8(p.path).unwrap(), p.code.as_str()))
@@ -326,7 +416,8 @@ mod tests {
         let repo = Repo::new();
         repo.write(".gitignore", b"a\n*.env\n");
         repo.write("p.env", b"2");
-        let problems = check(&repo.gix(), &[RepoPath::new(b"p.env").unwrap()]).unwrap();
+        let listed = [RepoPath::new(b"p.env").unwrap()];
+        let problems = check(&repo.gix(), &listed, Allow::default()).unwrap();
         let text = problems[0].to_string();
         assert!(text.starts_with("'p.env': it is ignored by "), "{text}");
         assert!(text.ends_with(".gitignore:2: *.env"), "{text}");
@@ -341,6 +432,46 @@ mod tests {
             codes(&repo, &["sub", "sub/x"]),
             [("sub".to_owned(), "path-is-submodule"), ("sub/x".to_owned(), "path-in-submodule")]
         );
+    }
+
+    #[test]
+    fn what_is_ignored_is_let_through_when_a_person_says_so() {
+        let repo = Repo::new();
+        repo.write(".gitignore", b"*.env\n");
+        repo.write("p.env", b"2");
+        let listed = [RepoPath::new(b"p.env").unwrap()];
+        let force = Allow { ignored: true, submodules: false };
+        assert_eq!(check(&repo.gix(), &listed, force).unwrap(), []);
+    }
+
+    #[test]
+    fn case_62_a_repository_inside_needs_a_declaration_in_the_commit_and_a_commit_of_its_own() {
+        let repo = Repo::new();
+        repo.commit_file("a", b"1");
+        repo.git(&["init", "-q", "sub"]);
+        let modules = "[submodule \"s\"]\n\tpath = sub\n\turl = ../s\n";
+        let told = |listed: &[&str]| -> Vec<String> {
+            let listed: Vec<_> =
+                listed.iter().map(|p| RepoPath::new(p.as_bytes()).unwrap()).collect();
+            let allow = Allow { ignored: false, submodules: true };
+            let found = check(&repo.gix(), &listed, allow).unwrap();
+            found.iter().map(ToString::to_string).collect()
+        };
+        let embedded =
+            "'sub': it is an embedded repository, not a submodule that .gitmodules declares";
+        assert_eq!(told(&["sub"]), [embedded]);
+        repo.write(".gitmodules", modules.as_bytes());
+        // On disk alone it is not in the commit.
+        assert_eq!(told(&["sub"]), [embedded]);
+        assert_eq!(told(&["sub", ".gitmodules"]), ["'sub': it has no commit yet"]);
+        repo.git(&["-C", "sub", "commit", "-q", "--allow-empty", "-m", "s"]);
+        assert_eq!(told(&["sub", ".gitmodules"]), Vec::<String>::new());
+        repo.write("sub/s", b"1");
+        assert_eq!(told(&["sub/s"]), ["'sub/s': 'sub/s': 'sub' is a repository of its own"]);
+        repo.git(&["add", ".gitmodules"]);
+        repo.git(&["commit", "-qm", "declared"]);
+        assert_eq!(told(&["sub"]), Vec::<String>::new());
+        assert_eq!(codes(&repo, &["sub"]), [("sub".to_owned(), "path-is-submodule")]);
     }
 
     #[test]

@@ -191,6 +191,11 @@ impl Repo {
         self.git(&["rev-parse", "--verify", rev]).trim().parse().unwrap()
     }
 
+    /// The commit that `HEAD` of a repository inside is at.
+    pub(crate) fn sub_head(&self, dir: &str) -> Oid {
+        self.git(&["-C", dir, "rev-parse", "HEAD"]).trim().parse().unwrap()
+    }
+
     pub(crate) fn path(&self, name: impl AsRef<[u8]>) -> PathBuf {
         self.top().join(std::ffi::OsStr::from_bytes(name.as_ref()))
     }
@@ -210,11 +215,21 @@ impl Repo {
 
     /// Builds the candidate tree over `HEAD` as the real callers do.
     pub(crate) fn fix(&self, paths: &[RepoPath]) -> Result<FixedTree, CandidateError> {
+        self.fix_with(paths, false)
+    }
+
+    /// The same with a word about submodules.
+    pub(crate) fn fix_with(
+        &self,
+        paths: &[RepoPath],
+        allow_submodules: bool,
+    ) -> Result<FixedTree, CandidateError> {
         let (repo, git) = (self.gix(), self.program());
         let scratch = self.beside("scratch");
         let load = |id: &Oid| load(&repo, id);
         let filters = Filters { repo: &repo, git: &git, scratch: &scratch };
-        let fixed = fix_tree(FixCtx { filters, load: &load }, self.oid("HEAD^{tree}"), paths);
+        let ctx = FixCtx { filters, load: &load, allow_submodules };
+        let fixed = fix_tree(ctx, self.oid("HEAD^{tree}"), paths);
         assert!(!scratch.exists(), "the private object directory is left behind");
         fixed
     }

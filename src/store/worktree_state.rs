@@ -4,8 +4,10 @@
 //! Contents of working files are not looked at, with the one exception named at
 //! [`unlisted_changes`]; nested repositories and submodules are not entered.
 
+mod beside;
 mod unlisted;
 
+pub use beside::{moved_away, not_there, staged_otherwise};
 pub use unlisted::{Unlisted, unlisted_changes};
 
 use super::{

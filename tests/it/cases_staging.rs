@@ -4,6 +4,7 @@ use crate::{
     env::TestEnv,
     house::{text, value},
 };
+use serde_json::Value;
 use std::{ffi::OsString, fs, os::unix::ffi::OsStringExt};
 
 fn ready() -> TestEnv {
@@ -75,6 +76,341 @@ fn case_053_names_are_never_patterns() {
         assert_eq!(env.git(&["--literal-pathspecs", "status", "--porcelain", "--", name]), "");
     }
     assert_eq!(env.git(&["status", "--porcelain"]), "?? a1.txt\n?? secret.txt\n?? x.txt");
+}
+
+/// The notices of a command: kind and path of each.
+fn notices(answer: &Value) -> Vec<(String, String)> {
+    let all = answer["notices"].as_array().unwrap().iter();
+    all.map(|n| (text(n, "kind"), n["path"].as_str().unwrap_or_default().to_owned())).collect()
+}
+
+fn noticed(kind: &str, paths: &[&str]) -> Vec<(String, String)> {
+    paths.iter().map(|p| (kind.to_owned(), (*p).to_owned())).collect()
+}
+
+/// Refused with these codes, in this order, and nothing is changed.
+#[track_caller]
+fn refused(env: &TestEnv, paths: &[&str], codes: &[&str]) -> Value {
+    let before = env.snapshot();
+    let out = env.commit(paths, &["true"]).exits(6);
+    before.assert_same(&env.snapshot(), "a refused commit");
+    let error: Value = serde_json::from_slice(&out.stderr).unwrap();
+    let details = error["error"]["details"].as_array().into_iter().flatten();
+    let first = text(&error["error"], "code");
+    let told: Vec<String> =
+        std::iter::once(first).chain(details.map(|d| text(d, "code"))).collect();
+    let mut told: Vec<&str> = told.iter().map(String::as_str).collect();
+    told.dedup();
+    assert_eq!(told, codes, "{error:#}");
+    error
+}
+
+#[test]
+fn case_055_a_partly_staged_file_is_committed_whole_and_that_is_said() {
+    let env = ready();
+    env.write("a.txt", "l1\n");
+    env.write("b.txt", "l1\n");
+    env.git(&["add", "a.txt", "b.txt"]);
+    env.write("a.txt", "l1\nl2\n");
+    let blob = env.git(&["rev-parse", ":a.txt"]);
+    let answer = env.commit(&["a.txt", "b.txt"], &["true"]).exits(0).json();
+    assert_eq!(notices(&answer), noticed("staged-differs", &["a.txt"]));
+    assert!(text(&answer["notices"][0], "text").contains(&blob), "{answer:#}");
+    assert_eq!(env.git(&["show", "main:a.txt"]), "l1\nl2");
+    assert_eq!(fs::read_to_string(env.repo().join("a.txt")).unwrap(), "l1\nl2\n");
+    assert_eq!(env.git(&["status", "--porcelain"]), "");
+    assert_eq!(env.git(&["cat-file", "-p", &blob]), "l1", "what was staged is not lost");
+    // Staged and deleted again, staged and put back: what is on disk is what is meant.
+    for on_disk in [None, Some("l1\nl2\n")] {
+        env.write("a.txt", "staged\n");
+        env.git(&["add", "a.txt"]);
+        match on_disk {
+            None => fs::remove_file(env.repo().join("a.txt")).unwrap(),
+            Some(content) => env.write("a.txt", content),
+        }
+        let args = ["commit", "--no-ack", "-m", "m", "--path", "a.txt", "--", "true"];
+        let out = env.ap(&args).exits(0);
+        assert!(out.err().contains("warning: 'a.txt' is staged with other content"), "{out}");
+        assert_eq!(env.run("git", &["show", "main:a.txt"]).done().code() == 0, on_disk.is_some());
+        env.git(&["reset", "-q", "--hard", "main~1"]);
+    }
+}
+
+#[test]
+fn case_057_a_conflict_is_refused_while_it_stands_and_markers_are_red_afterwards() {
+    for (theirs, ours, state) in
+        [(Some("f\n"), Some("m\n"), "UU"), (None, Some("m\n"), "UD"), (Some("f\n"), None, "DU")]
+    {
+        let env = ready();
+        let make = |content: Option<&str>| match content {
+            Some(content) => env.write("a.txt", content),
+            None => fs::remove_file(env.repo().join("a.txt")).unwrap(),
+        };
+        env.git(&["switch", "-qc", "f"]);
+        make(theirs);
+        env.git(&["commit", "-qam", "f"]);
+        env.git(&["switch", "-q", "main"]);
+        make(ours);
+        env.git(&["commit", "-qam", "m"]);
+        env.run("git", &["merge", "-q", "f"]).done().exits(1);
+        env.write("other", "1\n");
+        let status = format!("{state} a.txt\n?? other");
+        for path in ["a.txt", "other"] {
+            refused(&env, &[path], &["merge-in-progress", "unmerged-index"]);
+            assert_eq!(env.git(&["status", "--porcelain"]), status);
+        }
+        // To add it clears the entry, not the markers.
+        env.git(&["add", "-A", "a.txt"]);
+        refused(&env, &["a.txt"], &["merge-in-progress"]);
+    }
+    // Both added; and a conflict that no operation is left of.
+    let env = ready();
+    env.write("n", "stashed\n");
+    env.git(&["add", "n"]);
+    env.git(&["stash", "-q"]);
+    env.write("n", "committed\n");
+    env.git(&["add", "n"]);
+    env.git(&["commit", "-qm", "n"]);
+    env.run("git", &["stash", "pop", "-q"]).done();
+    assert!(env.git(&["status", "--porcelain"]).starts_with("AA n"));
+    refused(&env, &["n"], &["unmerged-index"]);
+    env.git(&["add", "n"]);
+    let before = env.git(&["rev-parse", "main"]);
+    env.write("n", "<<<<<<< a\n1\n=======\n2\n>>>>>>> b\n");
+    let red = env.commit(&["n"], &["true"]).exits(1).json();
+    assert_eq!(text(&red, "reason"), "conflict-markers");
+    assert_eq!(env.git(&["rev-parse", "main"]), before);
+    env.write("doc", "Title\n=======\n");
+    env.commit(&["doc"], &["true"]).exits(0);
+    assert_eq!(env.paths_of("main"), ["doc"]);
+}
+
+#[test]
+fn case_058_odd_names_are_read_byte_for_byte_and_a_rename_has_two_sides() {
+    let env = ready();
+    env.git(&["config", "core.quotePath", "true"]);
+    let names = [
+        "sp ace",
+        "qu\"ote",
+        "a -> b",
+        "\u{fc}n\u{ef}",
+        "new\nline",
+        "tab\t",
+        " lead",
+        "trail ",
+        "back\\slash",
+        "e\u{301}",
+        "\u{e9}",
+        "bell\u{7}",
+        "-",
+        "--",
+        "#",
+        "a/b -> c/d",
+    ];
+    for name in names {
+        env.write(name, "1\n");
+        let answer = env.commit(&[name], &["true"]).exits(0).json();
+        assert_eq!(answer["paths"], serde_json::json!([name]));
+        assert_eq!(env.policy(&text(&answer, "policyId"))["paths"], serde_json::json!([name]));
+        assert_eq!(env.paths_of("main"), [name]);
+    }
+    assert_eq!(env.git(&["status", "--porcelain"]), "");
+    // A rename has both sides in the commit, staged or not.
+    env.git(&["mv", "sp ace", "sp -> ace2"]);
+    fs::rename(env.repo().join("new\nline"), env.repo().join("new\n -> line")).unwrap();
+    let both = ["sp ace", "sp -> ace2", "new\nline", "new\n -> line"];
+    let answer = env.commit(&both, &["true"]).exits(0).json();
+    assert_eq!(notices(&answer), []);
+    assert_eq!(env.git(&["status", "--porcelain"]), "");
+    let renamed = ["diff-tree", "-r", "-M", "--name-status", "-z", "--no-commit-id", "main"];
+    let said = env.git(&renamed);
+    let pairs = "R100\0new\nline\0new\n -> line\0R100\0sp ace\0sp -> ace2\0";
+    assert_eq!(said, pairs);
+}
+
+#[test]
+fn case_059_a_move_listed_by_its_new_name_says_what_is_left() {
+    let env = ready();
+    fs::rename(env.repo().join("a.txt"), env.repo().join("b.txt")).unwrap();
+    let answer = env.commit(&["b.txt"], &["true"]).exits(0).json();
+    assert_eq!(notices(&answer), noticed("deleted-not-listed", &["a.txt"]));
+    let tree = env.git(&["ls-tree", "--name-only", "main"]);
+    assert!(tree.contains("a.txt") && tree.contains("b.txt"), "{tree}");
+    assert_eq!(env.git(&["status", "--porcelain"]), " D a.txt");
+    // A deletion can be named, staged or not.
+    let answer = env.commit(&["a.txt"], &["true"]).exits(0).json();
+    assert_eq!(notices(&answer), []);
+    assert_eq!(env.paths_of("main"), ["a.txt"]);
+    env.git(&["mv", "b.txt", "c.txt"]);
+    let args = ["commit", "--no-ack", "-m", "m", "--path", "c.txt", "--", "true"];
+    let out = env.ap(&args).exits(0);
+    assert!(out.err().contains("warning: 'b.txt' is deleted and not included"), "{out}");
+    assert_eq!(env.git(&["status", "--porcelain"]), "D  b.txt", "what was staged stays staged");
+    env.commit(&["b.txt"], &["true"]).exits(0);
+    assert_eq!(env.git(&["status", "--porcelain"]), "");
+    let tree = env.git(&["ls-tree", "--name-only", "main"]);
+    assert!(!tree.contains("b.txt") && tree.contains("c.txt"), "{tree}");
+}
+
+#[test]
+fn case_061_what_cannot_be_committed_is_named_and_nothing_else_is_either() {
+    let env = ready();
+    env.write(".gitignore", "\n*.env\n");
+    for name in ["in/x", "out/x"] {
+        env.write(name, "1\n");
+    }
+    env.git(&["add", "."]);
+    env.git(&["commit", "-qm", "ignore"]);
+    env.write("p.env", "1\n");
+    env.write("q", "2\n");
+    env.run("mkfifo", &["pipe"]).done().exits(0);
+    let _socket = std::os::unix::net::UnixListener::bind(env.repo().join("socket")).unwrap();
+    let error = refused(&env, &["p.env", "q"], &["path-ignored"]);
+    assert!(error.to_string().contains(".gitignore:2: *.env"), "{error:#}");
+    let all = ["q", "pipe", "p.env", "socket"];
+    refused(&env, &all, &["path-special-file", "path-ignored", "path-special-file"]);
+    env.git(&["sparse-checkout", "set", "--cone", "in"]);
+    refused(&env, &["q", "out/x"], &["path-outside-sparse-checkout"]);
+    // The agent may still make it; when the gate starts it has to be there.
+    let before = env.git(&["rev-parse", "main"]);
+    let blocked = env.commit(&["q", "nosuch"], &["true"]).exits(2).json();
+    assert_eq!(text(&blocked, "reason"), "no-such-path");
+    assert_eq!(notices(&blocked), noticed("not-there", &["nosuch"]));
+    assert_eq!(env.git(&["rev-parse", "main"]), before);
+    assert_eq!(env.git(&["diff", "--cached", "--name-only"]), "");
+}
+
+#[test]
+fn case_062_an_embedded_repository_is_no_submodule_until_it_is_declared() {
+    let env = ready();
+    let sub = env.repo().join("sub");
+    env.git(&["init", "-q", "sub"]);
+    fs::write(sub.join("s"), "s\n").unwrap();
+    env.git_in(&sub, &["add", "s"]);
+    env.git_in(&sub, &["commit", "-qm", "s"]);
+    refused(&env, &["sub"], &["path-is-submodule"]);
+    refused(&env, &["sub/s"], &["path-in-submodule"]);
+    refused(&env, &["sub", "sub/s"], &["path-is-submodule", "path-in-submodule"]);
+    let commit = |paths: &[&str]| {
+        let flags: Vec<String> = paths.iter().map(|p| format!("--path={p}")).collect();
+        let mut args = vec!["commit", "--json", "--no-ack", "-m", "m", "--allow-submodule"];
+        args.extend(flags.iter().map(String::as_str));
+        args.extend(["--", "true"]);
+        env.ap(&args)
+    };
+    let out = commit(&["sub"]).exits(6);
+    assert!(out.err().contains("embedded repository, not a submodule"), "{out}");
+    env.git(&["config", "-f", ".gitmodules", "submodule.sub.path", "sub"]);
+    env.git(&["config", "-f", ".gitmodules", "submodule.sub.url", "../sub"]);
+    // Declared on disk alone, a clone would not know where it comes from.
+    commit(&["sub"]).exits(6);
+    commit(&["sub", ".gitmodules"]).exits(0);
+    let head = env.git_in(&sub, &["rev-parse", "HEAD"]);
+    assert_eq!(env.git(&["ls-tree", "main", "sub"]), format!("160000 commit {head}\tsub"));
+    assert_eq!(env.git(&["status", "--porcelain"]), "");
+    let verified = env.ap(&["verify", "main"]);
+    assert!(verified.out().starts_with("gated "), "{verified}");
+    // Its next commit, and not without the word for it.
+    env.git_in(&sub, &["commit", "-q", "--allow-empty", "-m", "t"]);
+    refused(&env, &["sub"], &["path-is-submodule"]);
+    commit(&["sub"]).exits(0);
+    let head = env.git_in(&sub, &["rev-parse", "HEAD"]);
+    assert_eq!(env.git(&["rev-parse", "main:sub"]), head);
+    assert_eq!(env.git(&["ls-files", "-s", "sub"]), format!("160000 {head} 0\tsub"));
+    env.git(&["fsck", "--strict"]);
+}
+
+#[test]
+fn case_063_a_link_is_a_link_and_never_leads_out() {
+    let env = ready();
+    let outside = env.path("outside");
+    fs::create_dir(&outside).unwrap();
+    fs::write(outside.join("x"), "secret\n").unwrap();
+    let link = |target: &str, name: &str| {
+        std::os::unix::fs::symlink(target, env.repo().join(name)).unwrap();
+    };
+    env.write(".gitignore", "node_modules/\n");
+    link(outside.to_str().unwrap(), "node_modules");
+    link("/etc/passwd", "leak");
+    link("../outside/x", "relative");
+    link("a.txt", "inside");
+    link("no/such", "dangling");
+    refused(&env, &[".gitignore", "node_modules"], &["path-symlink-escapes"]);
+    refused(&env, &["node_modules/x"], &["path-through-symlink"]);
+    refused(&env, &["leak", "inside"], &["path-symlink-escapes"]);
+    refused(&env, &["relative"], &["path-symlink-escapes"]);
+    env.commit(&["inside", "dangling", ".gitignore"], &["true"]).exits(0);
+    let tree = env.git(&["ls-tree", "main", "inside", "dangling"]);
+    assert!(tree.lines().all(|l| l.starts_with("120000 ")), "{tree}");
+    assert_eq!(env.git(&["show", "main:inside"]), "a.txt");
+    assert_eq!(env.git(&["show", "main:dangling"]), "no/such");
+}
+
+#[test]
+fn case_065_a_long_list_of_paths_is_taken_whole_or_refused() {
+    let env = ready();
+    let name = |no: usize| format!("d/{}-{no}", "file-with-a-rather-long-name".repeat(7));
+    let list = |most: usize| -> Vec<u8> {
+        (0..most).flat_map(|no| [name(no).as_bytes(), b"\0"].concat()).collect()
+    };
+    for no in 0..513 {
+        env.write(&name(no), "");
+    }
+    let commit = |most: usize| {
+        let flags = ["commit", "--json", "--no-ack", "-m", "big", "--paths-from", "-", "--nul"];
+        env.tool(&[&flags[..], &["--", "true"]].concat()).stdin(list(most)).done()
+    };
+    for most in [513, 60_000] {
+        let before = env.snapshot();
+        let out = commit(most).exits(6);
+        before.assert_same(&env.snapshot(), "a refused commit");
+        let error: Value = serde_json::from_slice(&out.stderr).unwrap();
+        assert_eq!(text(&error["error"], "code"), "too-many");
+        let told = format!("{most} paths, at most 512 are accepted");
+        assert!(text(&error["error"], "message").contains(&told), "{error:#}");
+    }
+    commit(512).exits(0);
+    let tree = env.git(&["ls-tree", "-r", "--name-only", "main", "d"]);
+    assert_eq!(tree.lines().count(), 512);
+    assert_eq!(env.git(&["status", "--porcelain", "-uall"]).lines().count(), 1);
+    assert_eq!(env.note_lines("gates", "main", "agentproto-gate/1 pass ").len(), 1);
+}
+
+#[test]
+fn case_074_a_lost_worktree_is_not_taken_for_the_repository_around_it() {
+    let env = ready();
+    let lost = env.repo().join("lost");
+    env.git(&["worktree", "add", "-q", "-b", "side", "lost"]);
+    let session = env.adopt_in(&lost, "s");
+    let flags = ["--path", "a.txt", "--no-ack", "-m", "m", "--", "true"];
+    let policy = env.attach(&session, &flags);
+    fs::write(lost.join("a.txt"), "changed\n").unwrap();
+    for broken in [false, true] {
+        fs::remove_file(lost.join(".git")).unwrap();
+        if broken {
+            fs::write(lost.join(".git"), "gitdir: ../.git/worktrees/nowhere\n").unwrap();
+        }
+        let before = env.git(&["for-each-ref", "refs/heads"]);
+        let out = env.commit_in(&lost, &["a.txt"], &["true"]).exits(128);
+        let error: Value = serde_json::from_slice(&out.stderr).unwrap();
+        assert_eq!(text(&error["error"], "code"), "not-a-repository");
+        assert!(out.err().contains(lost.to_str().unwrap()), "{out}");
+        assert_eq!(env.git(&["for-each-ref", "refs/heads"]), before);
+        fs::write(lost.join(".git"), "gitdir: ../.git/worktrees/lost\n").unwrap();
+    }
+    fs::remove_file(lost.join(".git")).unwrap();
+    // What was asked for before is not done anywhere else.
+    env.ap(&["session", "report", &session, "turn-end"]).exits(0);
+    let blocked = env.policy(&policy);
+    assert_eq!(text(&blocked, "status"), "blocked", "{blocked:#}");
+    // A repository inside: its own, and nothing above it.
+    env.git(&["init", "-q", "in2"]);
+    fs::write(env.repo().join("in2/y"), "1\n").unwrap();
+    env.git_in(&env.repo().join("in2"), &["commit", "-q", "--allow-empty", "-m", "in2"]);
+    let inner = env.repo().join("in2");
+    let out = env.commit_in(&inner, &["../a.txt"], &["true"]).exits(6);
+    assert!(out.err().contains("path-outside-worktree"), "{out}");
+    assert_eq!(env.git(&["status", "--porcelain", "a.txt"]), "");
 }
 
 #[test]

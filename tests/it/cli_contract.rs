@@ -97,10 +97,10 @@ fn unknown_words_are_usage_errors() {
 fn flags_of_later_versions_do_not_exist_yet() {
     let env = TestEnv::new();
     let session = env.adopt("s");
-    for flag in ["--judge", "--scope", "--next", "--sandbox", "--env", "--file", "--paths-from"] {
+    for flag in ["--judge", "--scope", "--next", "--sandbox", "--env", "--file"] {
         env.ap(&["attach", &session, flag, "x", "--", "true"]).exits(129);
     }
-    for flag in ["--clean", "--recursive", "--force-ignored", "--allow-submodule", "--yes"] {
+    for flag in ["--clean", "--detached-ok", "--yes"] {
         let args = ["commit", flag, "--path", "a.txt", "-m", "m", "--", "true"];
         env.ap(&args).exits(129);
     }

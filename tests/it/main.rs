@@ -25,6 +25,7 @@ mod house;
 mod inspect;
 mod kill;
 mod markdown;
+mod paths;
 mod policies;
 mod readme;
 mod refusals;

@@ -146,6 +146,8 @@ impl Lab {
             require_human_ack: !odd.no_ack,
             branch: "refs/heads/main".into(),
             allow_markers: false,
+            force_ignored: false,
+            allow_submodule: false,
         };
         let gates = if odd.ungated { vec![] } else { vec![gate.clone()] };
         let spec = PolicySpec {

@@ -67,6 +67,8 @@ pub(super) fn spec(then: Then, sessions: &[usize]) -> PolicySpec {
         require_human_ack: true,
         branch: BRANCH.into(),
         allow_markers: false,
+        force_ignored: false,
+        allow_submodule: false,
     };
     PolicySpec {
         label: None,

@@ -74,22 +74,24 @@ fn changes_are_those_of_git_diff_tree() {
 
 #[test]
 fn a_candidate_that_changes_the_rules_is_titled_so() {
-    let lab = Lab::new();
-    let ledger = lab.ledger();
-    let session = lab.session(&ledger);
-    let rule = ".agentproto/allowed-commands.json";
-    let (policy, _) = ledger.attach(&session, &commit_of(&[rule]), Covers::LastAndNext).unwrap();
-    assert_eq!(ledger.review(&policy).unwrap_err().code(), Code::NotAwaiting);
-    let report = Report::TurnEnd { turn: None, reason: EndReason::Completed };
-    ledger.record(Input::Reported { session, report, key: None }).unwrap();
-    let candidate = lab.candidate(rule, br#"{"version":1,"commands":[]}"#);
-    let (results, end) = (vec![], RunEnd::Ready(candidate));
-    let run = GateRun { results, voided: 0, noted_on: None, end };
-    let touched = [Entity::Policy(policy.clone())];
-    let input = Input::GatesEnded { policy: policy.clone(), attempt: 1, run };
-    ledger.record_with(&touched, vec![candidate.commit], |_| Ok(input)).unwrap();
-    assert!(ledger.review(&policy).unwrap().touches_rules);
-    let other = lab.session(&ledger);
-    let (watching, _) = ledger.attach(&other, &emit(&[]), Covers::Next).unwrap();
-    assert_eq!(ledger.review(&watching).unwrap_err().code(), Code::NotAwaiting);
+    for rule in [".agentproto/allowed-commands.json", ".AgentProto/x", "AGENTPROTO.json"] {
+        let lab = Lab::new();
+        let ledger = lab.ledger();
+        let session = lab.session(&ledger);
+        let (policy, _) =
+            ledger.attach(&session, &commit_of(&[rule]), Covers::LastAndNext).unwrap();
+        assert_eq!(ledger.review(&policy).unwrap_err().code(), Code::NotAwaiting);
+        let report = Report::TurnEnd { turn: None, reason: EndReason::Completed };
+        ledger.record(Input::Reported { session, report, key: None }).unwrap();
+        let candidate = lab.candidate(rule, br#"{"version":1,"commands":[]}"#);
+        let (results, end) = (vec![], RunEnd::Ready(candidate));
+        let run = GateRun { results, voided: 0, noted_on: None, end };
+        let touched = [Entity::Policy(policy.clone())];
+        let input = Input::GatesEnded { policy: policy.clone(), attempt: 1, run };
+        ledger.record_with(&touched, vec![candidate.commit], |_| Ok(input)).unwrap();
+        assert!(ledger.review(&policy).unwrap().touches_rules, "{rule}");
+        let other = lab.session(&ledger);
+        let (watching, _) = ledger.attach(&other, &emit(&[]), Covers::Next).unwrap();
+        assert_eq!(ledger.review(&watching).unwrap_err().code(), Code::NotAwaiting);
+    }
 }

@@ -23,7 +23,7 @@ use crate::{
         git::Git,
         identity::identity,
         object::Object,
-        paths,
+        paths::{self, Allow},
         protect::{self, Protected},
         worktree_state::{
             Head, Operation, StateError, branch_tip, head, index_tree, is_unmerged,
@@ -121,7 +121,9 @@ impl<'a> Place<'a> {
         }
         // Before the paths: those of another branch's commit say nothing about this one's.
         let parent = self.parent(&commit.branch)?;
-        if let Some(problem) = paths::check(&self.repo, &commit.paths)?.into_iter().next() {
+        let allow = Allow { ignored: commit.force_ignored, submodules: commit.allow_submodule };
+        let problems = paths::check(&self.repo, &commit.paths, allow)?;
+        if let Some(problem) = problems.into_iter().next() {
             return Err(trouble(problem.code, problem.to_string()));
         }
         self.fix_commit(commit, parent, attempt).map(Subject::Commit)
@@ -165,7 +167,8 @@ impl<'a> Place<'a> {
         let scratch = store.location().agent_dir().join("tmp").join(name);
         let load = |id: &Oid| -> Result<Vec<u8>, LoadError> { Ok(store.object(id)?.data) };
         let filters = Filters { repo: &self.repo, git: &git, scratch: &scratch };
-        match work(FixCtx { filters, load: &load }, tree) {
+        let allow_submodules = self.policy.spec.commit.as_ref().is_some_and(|c| c.allow_submodule);
+        match work(FixCtx { filters, load: &load, allow_submodules }, tree) {
             Ok(done) => Ok(done),
             Err(CandidateError::Moving(path)) => {
                 let because = format!("'{path}' was written while it was read");

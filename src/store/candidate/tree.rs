@@ -9,12 +9,14 @@ use crate::{
     },
     limits,
     store::{
-        beneath::{Listing, LookError, OnDisk, Root, link_escapes, require_size},
+        beneath::{Listing, LookError, OnDisk, Root, full, link_escapes, require_size},
         filters::{self, FilterError, Filters, Input, directories},
+        gitlink::{self, DECLARATIONS, Declared},
         object::{HashError, Kind, Object, hash_of},
         tree::{self, Entry, Mode, TreeEditError, TreeError},
-        worktree_state::{StateError, open_index, setting},
+        worktree_state::{StateError, git_error, open_index, setting},
     },
+    sys::files,
 };
 use gix::bstr::ByteSlice;
 use std::collections::{BTreeSet, HashMap};
@@ -31,6 +33,8 @@ pub struct FixCtx<'a> {
     pub filters: Filters<'a>,
     /// Reads the parent's trees.
     pub load: Load<'a>,
+    /// Submodules that `.gitmodules` declares are links to the commit their `HEAD` is at.
+    pub allow_submodules: bool,
 }
 
 /// A listed path and what a tree holds there; none = nothing.
@@ -154,7 +158,10 @@ pub fn fix_tree(
     for path in &all {
         let old = parent.find(parent_tree, path)?;
         let found = root.look_among((path, old.is_some()), &all)?;
-        let plan = plan(ctx.filters.repo, &rules, &root, (path, old, found))?;
+        let plan = match submodule(ctx, &mut parent, (parent_tree, &all), (path, old, &found))? {
+            Some(plan) => plan,
+            None => plan(ctx.filters.repo, &rules, &root, (path, old, found))?,
+        };
         plans.push((*path, old, plan));
     }
     check_sizes(&plans)?;
@@ -168,6 +175,7 @@ pub fn fix_tree(
                 objects.push(blob.clone());
                 Some((Mode::Symlink, blob.id))
             }
+            Plan::Commit(id) => Some((Mode::Submodule, *id)),
             Plan::File { mode, .. } => contents.get(path).map(|id| (*mode, *id)),
         };
         listed.push(((*path).clone(), keep_old_mode(*old, new)));
@@ -250,8 +258,74 @@ enum Plan {
     Keep,
     /// A link with this text.
     Link(Object),
+    /// A submodule at this commit.
+    Commit(Oid),
     /// A file; its content follows.
     File { mode: Mode, found: OnDisk },
+}
+
+/// What is done with a submodule and with a repository inside; none when it is neither, or no longer.
+fn submodule(
+    ctx: FixCtx<'_>,
+    parent: &mut Trees<'_>,
+    (parent_tree, listed): (Oid, &Listing<'_>),
+    (path, old, found): (&RepoPath, Option<(Mode, Oid)>, &OnDisk),
+) -> Result<Option<Plan>, CandidateError> {
+    let tracked = matches!(old, Some((Mode::Submodule, _)));
+    if !tracked && *found != (OnDisk::Directory { repository: true }) {
+        return Ok(None);
+    }
+    let code = Code::PathIsSubmodule;
+    let refuse = |is| Err(CandidateError::NotAFile { path: path.clone(), code, is });
+    if !ctx.allow_submodules {
+        return refuse(if tracked { "a submodule" } else { "a repository of its own" });
+    }
+    let top = &ctx.filters.git.worktree().top;
+    let dir = full(top, path);
+    match found {
+        OnDisk::Directory { repository: true } => {
+            if !declared(ctx, parent, (parent_tree, listed))?.has(path) {
+                return refuse("an embedded repository, not a submodule that .gitmodules declares");
+            }
+            match gitlink::commit_of(ctx.filters.repo, &dir)? {
+                Ok(id) => Ok(Some(Plan::Commit(id))),
+                Err(_) => refuse("a submodule without a commit to link to"),
+            }
+        }
+        OnDisk::Directory { repository: false } => {
+            if files::list(&dir).map_err(StateError::from)?.is_empty() {
+                return Ok(Some(Plan::Keep));
+            }
+            refuse("a submodule with files in place of its repository")
+        }
+        OnDisk::Absent => Ok(Some(Plan::Gone)),
+        OnDisk::File { .. } | OnDisk::Symlink { .. } | OnDisk::Special => Ok(None),
+    }
+}
+
+/// What `.gitmodules` declares in the candidate: a listed one as it is on disk, else the parent's.
+fn declared(
+    ctx: FixCtx<'_>,
+    parent: &mut Trees<'_>,
+    (parent_tree, listed): (Oid, &Listing<'_>),
+) -> Result<Declared, CandidateError> {
+    let bad = git_error("the declarations of submodules");
+    let file = RepoPath::new(DECLARATIONS).map_err(|e| bad(e.to_string()))?;
+    if listed.contains(&file) {
+        let top = &ctx.filters.git.worktree().top;
+        let root =
+            Root::open(top).map_err(|source| StateError::Io { path: top.clone(), source })?;
+        let there = matches!(root.look(&file)?, OnDisk::File { .. });
+        let text = if there { root.read(&file)? } else { Vec::new() };
+        return Ok(Declared::parse(&text)?);
+    }
+    let text = match parent.find(parent_tree, &file)? {
+        Some((Mode::File | Mode::Executable | Mode::OldFile(_), id)) => {
+            (ctx.load)(&id).map_err(|e| CandidateError::Load { id, why: e.to_string() })?
+        }
+        Some((Mode::Tree | Mode::Symlink | Mode::Submodule, _)) | None => Vec::new(),
+    };
+    Ok(Declared::parse(&text)?)
 }
 
 fn plan(
@@ -261,19 +335,13 @@ fn plan(
     (path, old, found): (&RepoPath, Option<(Mode, Oid)>, OnDisk),
 ) -> Result<Plan, CandidateError> {
     let refuse = |code, is| Err(CandidateError::NotAFile { path: path.clone(), code, is });
-    if matches!(old, Some((Mode::Submodule, _))) {
-        return refuse(Code::PathIsSubmodule, "a submodule");
-    }
     // A directory of the parent at this place is no file that could be deleted.
     let old = old.filter(|(mode, _)| *mode != Mode::Tree);
     match found {
         OnDisk::Absent | OnDisk::Directory { repository: false } if old.is_some() => Ok(Plan::Gone),
         OnDisk::Absent if is_staged(repo, path)? => Ok(Plan::Keep),
         OnDisk::Absent => Err(CandidateError::NoSuchPath(path.clone())),
-        OnDisk::Directory { repository: false } => refuse(Code::PathIsDirectory, "a directory"),
-        OnDisk::Directory { repository: true } => {
-            refuse(Code::PathIsSubmodule, "a repository of its own")
-        }
+        OnDisk::Directory { .. } => refuse(Code::PathIsDirectory, "a directory"),
         OnDisk::Special => refuse(Code::PathSpecialFile, "no file and no symbolic link"),
         OnDisk::Symlink { target } => {
             let escapes = link_escapes(root.top(), path, &target);
@@ -321,7 +389,7 @@ fn store_files<'p>(
 ) -> Result<Contents<'p>, CandidateError> {
     let files = plans.iter().filter_map(|(path, old, plan)| match plan {
         Plan::File { found, .. } => Some((*path, *old, found)),
-        Plan::Gone | Plan::Keep | Plan::Link(_) => None,
+        Plan::Gone | Plan::Keep | Plan::Link(_) | Plan::Commit(_) => None,
     });
     let files: Vec<_> = files.collect();
     let mut attributes = Vec::new();

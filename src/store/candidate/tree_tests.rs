@@ -330,7 +330,8 @@ fn a_directory_becomes_a_link_when_both_are_listed() {
     std::fs::remove_dir_all(repo.path("d")).unwrap();
     symlink("e", repo.path("d")).unwrap();
     let listed = ["d", "d/x"].map(path);
-    assert!(crate::store::paths::check(&repo.gix(), &listed).unwrap().is_empty());
+    let allow = crate::store::paths::Allow::default();
+    assert!(crate::store::paths::check(&repo.gix(), &listed, allow).unwrap().is_empty());
     let fixed = repo.fix(&listed).unwrap();
     let kinds: Vec<_> = fixed.changes.iter().map(|c| format!("{} {:?}", c.path, c.kind)).collect();
     assert_eq!(kinds, ["d Added", "d/x Deleted"]);
@@ -350,6 +351,44 @@ fn case_63_a_link_out_of_the_worktree_is_refused_unless_it_was_there_before() {
     let error = repo.fix(&[path("leak"), path("old")]).unwrap_err();
     assert_eq!(error.to_string(), "'leak' is a link that points out of the worktree");
     assert_eq!(error.code(), Code::PathSymlinkEscapes);
+}
+
+#[test]
+fn case_62_a_declared_submodule_is_the_commit_its_head_is_at() {
+    let repo = Repo::new();
+    repo.commit_file("a", b"1");
+    repo.git(&["init", "-q", "sub"]);
+    repo.git(&["-C", "sub", "commit", "-q", "--allow-empty", "-m", "s"]);
+    let listed = ["sub", ".gitmodules"].map(path);
+    let told = |listed: &[RepoPath]| repo.fix_with(listed, true).unwrap_err().to_string();
+    let embedded = "'sub' is an embedded repository, not a submodule that .gitmodules declares";
+    assert_eq!(told(&listed[..1]), embedded);
+    repo.write(".gitmodules", b"[submodule \"s\"]\n\tpath = sub\n\turl = ../s\n");
+    assert_eq!(told(&listed[..1]), embedded, "the commit would not declare it");
+    assert_eq!(repo.fix(&listed).unwrap_err().code(), Code::PathIsSubmodule);
+    let agree = |why: &str| {
+        let fixed = repo.fix_with(&listed, true).unwrap();
+        assert_eq!(fixed.tree, as_git_adds(&repo, &[b"sub", b".gitmodules"]), "{why}");
+        fixed
+    };
+    let fixed = agree("new");
+    assert_eq!(fixed.changes[1].new, Some((Mode::Submodule, repo.sub_head("sub"))));
+    repo.git(&["add", "sub", ".gitmodules"]);
+    repo.git(&["commit", "-qm", "sub"]);
+    assert_eq!(agree("unchanged").changes.len(), 0);
+    repo.write("sub/dirty", b"1");
+    assert_eq!(agree("dirty").changes.len(), 0);
+    repo.git(&["-C", "sub", "commit", "-q", "--allow-empty", "-m", "t"]);
+    assert_eq!(agree("moved").changes[0].kind, ChangeKind::Modified);
+    std::fs::remove_dir_all(repo.path("sub")).unwrap();
+    std::fs::create_dir(repo.path("sub")).unwrap();
+    assert_eq!(agree("not checked out").changes.len(), 0);
+    repo.write("sub/x", b"1");
+    assert_eq!(told(&listed), "'sub' is a submodule with files in place of its repository");
+    std::fs::remove_dir_all(repo.path("sub")).unwrap();
+    assert_eq!(agree("given up").changes[0].kind, ChangeKind::Deleted);
+    repo.write("sub", b"a file");
+    assert_eq!(agree("a file now").changes[0].new.map(|n| n.0), Some(Mode::File));
 }
 
 #[test]

@@ -17,7 +17,8 @@ fn differing(repo: &Repo, commit: &str, patterns: &[&str]) -> Vec<String> {
     let git = repo.program();
     let scratch = repo.beside("scratch");
     let read = |id: &Oid| load(&gix, id);
-    let ctx = FixCtx { filters: Filters { repo: &gix, git: &git, scratch: &scratch }, load: &read };
+    let filters = Filters { repo: &gix, git: &git, scratch: &scratch };
+    let ctx = FixCtx { filters, load: &read, allow_submodules: false };
     let tree = repo.oid(&format!("{commit}^{{tree}}"));
     let found = changed(ctx, tree, &protected(patterns)).unwrap();
     found.iter().map(ToString::to_string).collect()

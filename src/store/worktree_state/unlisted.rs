@@ -71,9 +71,9 @@ pub fn unlisted_changes(
     Ok(Unlisted { tracked, untracked })
 }
 
-type Files = HashMap<Vec<u8>, (gix::index::entry::Mode, gix::ObjectId)>;
+pub(super) type Files = HashMap<Vec<u8>, (gix::index::entry::Mode, gix::ObjectId)>;
 
-fn head_files(repo: &gix::Repository) -> Result<Files, StateError> {
+pub(super) fn head_files(repo: &gix::Repository) -> Result<Files, StateError> {
     let bad = git_error("the tree of HEAD");
     let Some(tree) = head_tree(repo)? else { return Ok(Files::new()) };
     let index = repo.index_from_tree(&tree.id).map_err(|e| bad(e.to_string()))?;

@@ -372,6 +372,9 @@ const PATHS: &[Row] = &[
         e.write("p.env", "KEY=1\n");
         path(e, "p.env")
     }),
+    row("nothing-to-add", 6, |_| {
+        run(["commit", "--recursive", "--path=.agentproto", "-m", "m", "--", "true"])
+    }),
     row("path-special-file", 6, |e| {
         e.run("mkfifo", &["pipe"]).done().exits(0);
         path(e, "pipe")

@@ -120,7 +120,8 @@ fn judge(
     theirs: &Theirs<'_>,
     listed: &[RepoPath],
 ) -> Result<(&'static str, Option<Oid>), String> {
-    let problems = paths::check(&world.repo.gix(), listed).map_err(|e| e.to_string())?;
+    let problems = paths::check(&world.repo.gix(), listed, paths::Allow::default())
+        .map_err(|e| e.to_string())?;
     if let Some(problem) = problems.first() {
         let skipped = world.is_skipped(&problem.path) && !world.is_on_disk(&problem.path);
         let expected = problem.code == Code::PathOutsideSparse && skipped;
