@@ -1,12 +1,15 @@
 //! Packs and their indices as bytes (storage P).
 //!
-//! Contract: pure. The library's writer makes no deltas and `git gc` never repairs that, hence this one:
-//! each blob may be a delta of the last blob with the same first 64 bytes (an earlier state of the same
-//! document), each tree of one of the last six; a delta is common prefix + new middle + common suffix,
-//! which is all that state documents and trees need. Objects keep their order, so deltas point back.
+//! Contract: pure. The library's writer makes no deltas and `git gc` never repairs that, hence this one: each object may
+//! be a delta of one before it that is likely an earlier state of the same (`kin`), as long as chains stay short; a
+//! delta copies blocks from wherever they stand in its base (`delta`). First states are whole: merging packs
+//! makes them differences to earlier packs' states (`pack_merge`). Packs of batches are gone soon and have neither
+//! deltas nor compression. Objects keep their order, so deltas point back.
 
 use super::{
+    delta::delta,
     error::StoreError,
+    kin::{Kin, Mark, marks},
     loose::deflate,
     object::{Kind, Object, digest},
     pack_read::{Indexed, index_entries},
@@ -15,14 +18,12 @@ use crate::{
     domain::oid::{HashKind, Oid},
     limits,
 };
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
 
-/// Trees looked at as delta bases.
-const TREE_WINDOW: usize = 6;
-/// First bytes that make two blobs states of one document.
-const BLOB_CLASS_BYTES: usize = 64;
 /// Offsets beyond need the index's large table, which nothing we write comes near.
 const MAX_PACK_BYTES: u64 = 0x7fff_ffff;
+/// What naming its base and both sizes adds to a delta.
+const DELTA_HEAD_BYTES: usize = 8;
 /// Type of an entry that is a difference to one before it.
 pub(super) const OFS_DELTA: u8 = 6;
 /// What a pack of version 2 begins with.
@@ -43,6 +44,8 @@ struct Placed<'a> {
     offset: u64,
     crc: u32,
     depth: u8,
+    /// What it is a difference to.
+    base: Option<usize>,
 }
 
 /// Packs the objects, all of this hash; repeated ones once.
@@ -53,7 +56,7 @@ pub(super) fn build(hash: HashKind, objects: &[Object]) -> Result<Built, StoreEr
     }
     let mut seen = HashSet::new();
     let unique: Vec<&Object> = objects.iter().filter(|o| seen.insert(o.id)).collect();
-    let mut packer = Packer { out: begun(), placed: Vec::new(), documents: HashMap::new() };
+    let mut packer = Packer { out: begun(), placed: Vec::new(), kin: Kin::new() };
     for object in unique {
         packer.add(object)?;
     }
@@ -105,37 +108,34 @@ fn too_large(actual: u64) -> StoreError {
 struct Packer<'a> {
     out: Vec<u8>,
     placed: Vec<Placed<'a>>,
-    documents: HashMap<&'a [u8], usize>,
+    kin: Kin<usize>,
 }
 
 impl<'a> Packer<'a> {
     fn add(&mut self, object: &'a Object) -> Result<(), StoreError> {
-        let offset = self.out.len() as u64;
+        let start = self.out.len();
+        let offset = start as u64;
         if offset + object.data.len() as u64 > MAX_PACK_BYTES {
             return Err(too_large(offset + object.data.len() as u64));
         }
-        let start = self.out.len();
-        let depth = match self.best_delta(object) {
+        let marks = marks(object.id.hash(), object.kind, &object.data);
+        let found = self.delta_of(object, &marks);
+        let (base, depth) = match found {
             Some((base, delta)) => {
-                let base = &self.placed[base];
-                let depth = base.depth + 1;
-                let back = offset - base.offset;
                 put_header(&mut self.out, OFS_DELTA, delta.len());
-                put_offset(&mut self.out, back);
+                put_offset(&mut self.out, offset - self.placed[base].offset);
                 self.compressed(&delta)?;
-                depth
+                (Some(base), self.placed[base].depth + 1)
             }
             None => {
                 put_header(&mut self.out, type_of(object.kind), object.data.len());
                 self.compressed(&object.data)?;
-                0
+                (None, 0)
             }
         };
         let crc = crc32fast::hash(&self.out[start..]);
-        if object.kind == Kind::Blob {
-            self.documents.insert(class(object), self.placed.len());
-        }
-        self.placed.push(Placed { object, offset, crc, depth });
+        self.kin.note(&marks, self.placed.len());
+        self.placed.push(Placed { object, offset, crc, depth, base });
         Ok(())
     }
 
@@ -144,29 +144,41 @@ impl<'a> Packer<'a> {
         Ok(())
     }
 
-    fn best_delta(&self, object: &Object) -> Option<(usize, Vec<u8>)> {
-        let bases: Vec<usize> = match object.kind {
-            Kind::Blob => self.documents.get(class(object)).copied().into_iter().collect(),
-            Kind::Tree => {
-                let trees = self.placed.iter().enumerate().rev();
-                trees
-                    .filter(|(_, p)| p.object.kind == Kind::Tree)
-                    .map(|(at, _)| at)
-                    .take(TREE_WINDOW)
-                    .collect()
+    fn delta_of(&self, object: &Object, marks: &[Mark]) -> Option<(usize, Vec<u8>)> {
+        let mut base = self.kin.closest(marks)?;
+        if self.placed[base].object.kind != object.kind {
+            return None;
+        }
+        let most = longest_chain(object.kind);
+        if self.placed[base].depth >= most {
+            // An older one, from which a new branch of the chain grows.
+            while self.placed[base].depth > most / 2 {
+                base = self.placed[base].base?;
             }
-            Kind::Commit => Vec::new(),
-        };
-        bases
-            .into_iter()
-            .filter(|at| self.placed[*at].depth < limits::PACK_DELTA_DEPTH)
-            .filter_map(|at| Some((at, delta(&self.placed[at].object.data, &object.data)?)))
-            .min_by_key(|(_, delta)| delta.len())
+        }
+        let delta = delta(
+            &self.placed[base].object.data,
+            &object.data,
+            worth(object.kind, object.data.len()),
+        )?;
+        Some((base, delta))
     }
 }
 
-fn class(object: &Object) -> &[u8] {
-    &object.data[..object.data.len().min(BLOB_CLASS_BYTES)]
+/// How long chains of objects of this kind may be.
+fn longest_chain(kind: Kind) -> u8 {
+    match kind {
+        Kind::Blob | Kind::Tree => limits::PACK_DELTA_DEPTH,
+        Kind::Commit => limits::PACK_COMMIT_DEPTH,
+    }
+}
+
+/// How long a delta may be to take less than the object whole: text compresses by half, the ids in trees not at all.
+pub(super) fn worth(kind: Kind, size: usize) -> usize {
+    match kind {
+        Kind::Blob | Kind::Commit => size / 2,
+        Kind::Tree => size.saturating_sub(DELTA_HEAD_BYTES),
+    }
 }
 
 pub(super) fn type_of(kind: Kind) -> u8 {
@@ -205,69 +217,6 @@ pub(super) fn put_offset(out: &mut Vec<u8>, distance: u64) {
         rest >>= 7;
     }
     out.extend(bytes.iter().rev());
-}
-
-fn put_size(out: &mut Vec<u8>, size: usize) {
-    let mut rest = size as u64;
-    while rest > 0x7f {
-        out.push(low(rest) & 0x7f | 0x80);
-        rest >>= 7;
-    }
-    out.push(low(rest));
-}
-
-fn put_copy(out: &mut Vec<u8>, from: usize, length: usize) {
-    const MOST: usize = 0xffff;
-    let (mut from, mut left) = (from as u64, length);
-    while left > 0 {
-        let part = left.min(MOST);
-        let at = out.len();
-        out.push(0x80);
-        for (bit, byte) in from.to_le_bytes().into_iter().take(4).enumerate() {
-            if byte != 0 {
-                out[at] |= 1 << bit;
-                out.push(byte);
-            }
-        }
-        for (bit, byte) in part.to_le_bytes().into_iter().take(2).enumerate() {
-            if byte != 0 {
-                out[at] |= 0x10 << bit;
-                out.push(byte);
-            }
-        }
-        from += part as u64;
-        left -= part;
-    }
-}
-
-fn put_insert(out: &mut Vec<u8>, data: &[u8]) {
-    const MOST: usize = 127;
-    for part in data.chunks(MOST) {
-        out.push(low(part.len() as u64));
-        out.extend_from_slice(part);
-    }
-}
-
-/// The shortest delta git reads: both sizes and one instruction (`patch-delta.c`, DELTA_SIZE_MIN).
-const DELTA_BYTES_MIN: usize = 4;
-
-/// None when the two have too little in common to be worth it, or the delta would be too short for git.
-pub(super) fn delta(base: &[u8], new: &[u8]) -> Option<Vec<u8>> {
-    let prefix = base.iter().zip(new).take_while(|(a, b)| a == b).count();
-    let most = base.len().min(new.len()) - prefix;
-    let tails = base.iter().rev().zip(new.iter().rev());
-    let suffix = tails.take(most).take_while(|(a, b)| a == b).count();
-    let middle = &new[prefix..new.len() - suffix];
-    if middle.len() > new.len() / 4 * 3 {
-        return None;
-    }
-    let mut out = Vec::with_capacity(middle.len() + 32);
-    put_size(&mut out, base.len());
-    put_size(&mut out, new.len());
-    put_copy(&mut out, 0, prefix);
-    put_insert(&mut out, middle);
-    put_copy(&mut out, base.len() - suffix, suffix);
-    (out.len() >= DELTA_BYTES_MIN).then_some(out)
 }
 
 /// An index of version 2 over entries sorted by id.

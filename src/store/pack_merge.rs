@@ -1,26 +1,25 @@
 //! Several packs of ours made one (storage P, C5).
 //!
 //! Contract: pure. Entries are copied as they are, compressed; only the distance of a delta to its base is written
-//! anew. What is in several packs is written once. The first state that a pack holds of a document, and the first
-//! tree of a directory, had nothing to be a difference to: here they become differences to what an earlier
-//! pack holds of the same. A pack that does not read to the last entry is an error: then nothing is merged.
+//! anew. What is in several packs is written once. The first state that a pack holds of a document, a directory or a
+//! kind of event had nothing to be a difference to: here it becomes one to the last state in an earlier pack that leaves
+//! room for what hangs on it already. A pack that does not read to the last entry is an error: then nothing is
+//! merged.
 
 use super::{
+    delta::delta,
     error::StoreError,
+    kin::{Kin, Mark, marks},
     loose::{deflate, inflate},
     object::Kind,
     pack::{self, Built, OFS_DELTA, put_header, put_offset},
     pack_read::{self, Indexed, Stored},
-    tree,
 };
 use crate::{
     domain::oid::{HashKind, Oid},
     limits,
 };
 use std::collections::HashMap;
-
-/// First bytes of a blob that make it a state of one document.
-const BLOB_CLASS_BYTES: usize = 64;
 
 /// A pack to be merged.
 pub(super) struct Source {
@@ -38,20 +37,37 @@ struct Placed {
     offset: u64,
     crc: u32,
     depth: u8,
+    /// What it is a state of.
+    line: usize,
+}
+
+/// The states of one document, one directory, or events of one kind: each with its depth and offset, the depths rising.
+/// Those that a later one is not deeper than are left out.
+struct Line {
+    kind: Kind,
+    states: Vec<(u8, u64)>,
 }
 
 struct Merger {
     hash: HashKind,
     out: Vec<u8>,
     placed: HashMap<Oid, Placed>,
-    /// By what they are states of: the object that new first states become differences to.
-    anchors: HashMap<Vec<u8>, Oid>,
+    lines: Vec<Line>,
+    kin: Kin<usize>,
+}
+
+/// An entry to be taken over.
+struct Given<'a> {
+    id: Oid,
+    raw: &'a [u8],
+    /// How long the longest chain is that hangs on it.
+    height: u8,
 }
 
 /// Merges packs of this hash, the oldest first.
 pub(super) fn merge(hash: HashKind, sources: &[Source]) -> Result<Built, StoreError> {
-    let (out, placed, anchors) = (pack::begun(), HashMap::new(), HashMap::new());
-    let mut merger = Merger { hash, out, placed, anchors };
+    let (out, placed, lines) = (pack::begun(), HashMap::new(), Vec::new());
+    let mut merger = Merger { hash, out, placed, lines, kin: Kin::new() };
     for source in sources {
         let damaged = || StoreError::PackDamaged { name: source.name.clone() };
         let entries = pack_read::index_entries(hash, &source.idx).ok_or_else(damaged)?;
@@ -70,120 +86,153 @@ impl Merger {
         mut entries: Vec<Indexed>,
     ) -> Result<Option<()>, StoreError> {
         entries.sort_by_key(|e| e.offset);
-        let Some(end) = source.pack.len().checked_sub(self.hash.id_bytes()) else {
-            return Ok(None);
-        };
-        let ends = entries.iter().skip(1).map(|e| e.offset).chain([end as u64]);
-        for (indexed, end) in entries.iter().zip(ends.collect::<Vec<_>>()) {
+        let Some(raws) = slices(source, &entries, self.hash) else { return Ok(None) };
+        let bases = bases(&entries, &raws);
+        let heights = heights(&bases);
+        for (at, (indexed, raw)) in entries.iter().zip(raws).enumerate() {
             if self.placed.contains_key(&indexed.id) {
                 continue;
             }
-            let Some(raw) = slice(&source.pack, indexed.offset, end) else { return Ok(None) };
             if crc32fast::hash(raw) != indexed.crc {
                 return Ok(None);
             }
-            let base_of = |back: u64| {
-                let at = indexed.offset.checked_sub(back)?;
-                let found = entries.binary_search_by_key(&at, |e| e.offset).ok()?;
-                Some(entries[found].id)
-            };
-            if self.copy(indexed.id, raw, base_of)?.is_none() {
+            let given = Given { id: indexed.id, raw, height: heights[at] };
+            let base = bases[at].map(|base| entries[base].id);
+            if self.take(&given, base)?.is_none() {
                 return Ok(None);
             }
         }
         Ok(Some(()))
     }
 
-    fn copy(
-        &mut self,
-        id: Oid,
-        raw: &[u8],
-        base_of: impl Fn(u64) -> Option<Oid>,
-    ) -> Result<Option<()>, StoreError> {
-        let Some(entry) = pack_read::entry(raw) else { return Ok(None) };
+    fn take(&mut self, given: &Given<'_>, base: Option<Oid>) -> Result<Option<()>, StoreError> {
+        let Some(entry) = pack_read::entry(given.raw) else { return Ok(None) };
         match entry.stored {
-            Stored::Whole(Kind::Commit) => self.put(id, 0, &[raw])?,
             Stored::Whole(kind) => {
                 let Some(data) = inflate(entry.body) else { return Ok(None) };
-                self.first_state(id, kind, &data, raw)?;
+                self.first_state(given, kind, &data, Some(given.raw))?;
             }
-            Stored::Delta(back) => {
-                let base = base_of(back).and_then(|base| self.placed.get(&base).copied());
+            Stored::Delta(_) => {
+                let base = base.and_then(|base| self.placed.get(&base).copied());
                 let Some(base) = base else { return Ok(None) };
-                if base.depth >= limits::PACK_MERGED_DEPTH {
+                if base.depth >= longest_chain(self.lines[base.line].kind) {
                     // Copies of one object in several packs can lengthen chains: this one begins anew.
-                    return self.whole(id, base, entry.body);
+                    let read = pack_read::object_at(&self.out, base.offset);
+                    let made = read.and_then(|(kind, base)| {
+                        Some((kind, pack_read::applied(&base, &inflate(entry.body)?)?))
+                    });
+                    let Some((kind, data)) = made else { return Ok(None) };
+                    self.first_state(given, kind, &data, None)?;
+                } else {
+                    let mut distance = Vec::new();
+                    put_offset(&mut distance, self.out.len() as u64 - base.offset);
+                    let parts = [entry.head, &distance, entry.body];
+                    self.put(given.id, base.line, base.depth + 1, &parts);
                 }
-                let mut distance = Vec::new();
-                put_offset(&mut distance, self.out.len() as u64 - base.offset);
-                self.put(id, base.depth + 1, &[entry.head, &distance, entry.body])?;
             }
         }
         Ok(Some(()))
     }
 
-    fn put(&mut self, id: Oid, depth: u8, parts: &[&[u8]]) -> Result<(), StoreError> {
-        let offset = self.out.len();
+    fn put(&mut self, id: Oid, line: usize, depth: u8, parts: &[&[u8]]) {
+        let begin = self.out.len();
         parts.iter().for_each(|part| self.out.extend_from_slice(part));
-        let crc = crc32fast::hash(&self.out[offset..]);
-        self.placed.insert(id, Placed { offset: offset as u64, crc, depth });
+        let (offset, crc) = (begin as u64, crc32fast::hash(&self.out[begin..]));
+        self.placed.insert(id, Placed { offset, crc, depth, line });
+        let states = &mut self.lines[line].states;
+        while states.last().is_some_and(|(other, _)| *other >= depth) {
+            states.pop();
+        }
+        states.push((depth, offset));
+    }
+
+    /// Stores as a difference what an earlier pack knows an older state of, else whole: as it is, if it is whole.
+    fn first_state(
+        &mut self,
+        given: &Given<'_>,
+        kind: Kind,
+        data: &[u8],
+        whole: Option<&[u8]>,
+    ) -> Result<(), StoreError> {
+        let marks = marks(self.hash, kind, data);
+        let compressed = |data: &[u8]| deflate(&[data], gix::zlib::Compression::DEFAULT);
+        let mut head = Vec::new();
+        if let Some(older) = self.older(&marks, given.height, kind, data) {
+            put_header(&mut head, OFS_DELTA, older.delta.len());
+            put_offset(&mut head, self.out.len() as u64 - older.offset);
+            self.kin.note(&marks, older.line);
+            let body = compressed(&older.delta)?;
+            self.put(given.id, older.line, older.depth + 1, &[&head, &body]);
+            return Ok(());
+        }
+        let line = self.lines.len();
+        self.lines.push(Line { kind, states: Vec::new() });
+        self.kin.note(&marks, line);
+        match whole {
+            Some(raw) => self.put(given.id, line, 0, &[raw]),
+            None => {
+                put_header(&mut head, pack::type_of(kind), data.len());
+                self.put(given.id, line, 0, &[&head, &compressed(data)?]);
+            }
+        }
         Ok(())
     }
 
-    /// Stores as a difference what an earlier pack knows an older state of.
-    fn first_state(
-        &mut self,
-        id: Oid,
-        kind: Kind,
-        data: &[u8],
-        raw: &[u8],
-    ) -> Result<(), StoreError> {
-        let class = class(self.hash, kind, data);
-        let anchor = self.anchors.get(&class).and_then(|id| self.placed.get(id)).copied();
-        let found = anchor.filter(|a| a.depth < limits::PACK_ANCHOR_DEPTH).and_then(|anchor| {
-            let (_, base) = pack_read::object_at(&self.out, anchor.offset)?;
-            Some((anchor, pack::delta(&base, data)?))
-        });
-        if let Some((anchor, delta)) = found {
-            let body = deflate(&[&delta], gix::zlib::Compression::DEFAULT)?;
-            if body.len() < raw.len() / 2 {
-                let mut head = Vec::new();
-                put_header(&mut head, OFS_DELTA, delta.len());
-                put_offset(&mut head, self.out.len() as u64 - anchor.offset);
-                return self.put(id, anchor.depth + 1, &[&head, &body]);
-            }
-        }
-        self.anchors.insert(class, id);
-        self.put(id, 0, &[raw])
-    }
-
-    /// Stores an object whole that its pack has as a difference to `base`.
-    fn whole(&mut self, id: Oid, base: Placed, delta: &[u8]) -> Result<Option<()>, StoreError> {
-        let Some((kind, data)) = pack_read::object_at(&self.out, base.offset)
-            .and_then(|(kind, base)| Some((kind, pack_read::applied(&base, &inflate(delta)?)?)))
-        else {
-            return Ok(None);
-        };
-        let mut head = Vec::new();
-        put_header(&mut head, pack::type_of(kind), data.len());
-        let body = deflate(&[&data], gix::zlib::Compression::DEFAULT)?;
-        self.put(id, 0, &[&head, &body]).map(Some)
+    /// The last state that leaves room for a chain of this height, if a difference to it is worth it.
+    fn older(&self, marks: &[Mark], height: u8, kind: Kind, data: &[u8]) -> Option<Older> {
+        let line = self.kin.closest(marks).filter(|line| self.lines[*line].kind == kind)?;
+        let most = longest_chain(kind).checked_sub(height.checked_add(1)?)?;
+        let (depth, offset) = *self.lines[line].states.iter().rfind(|(depth, _)| *depth <= most)?;
+        let (_, base) = pack_read::object_at(&self.out, offset)?;
+        let delta = delta(&base, data, pack::worth(kind, data.len()))?;
+        Some(Older { line, depth, offset, delta })
     }
 }
 
-/// What an object is a state of: a document by its first bytes, a directory by its first and last name.
-fn class(hash: HashKind, kind: Kind, data: &[u8]) -> Vec<u8> {
-    let mut class = vec![pack::type_of(kind)];
-    if kind == Kind::Tree {
-        let entries = tree::parse(hash, data).unwrap_or_default();
-        for name in [entries.first(), entries.last()].into_iter().flatten().map(|e| &e.name) {
-            class.extend_from_slice(name);
-            class.push(0);
-        }
-    } else {
-        class.extend_from_slice(&data[..data.len().min(BLOB_CLASS_BYTES)]);
+/// An older state, and what makes the new one of it.
+struct Older {
+    line: usize,
+    depth: u8,
+    offset: u64,
+    delta: Vec<u8>,
+}
+
+/// How long chains of objects of this kind may be.
+fn longest_chain(kind: Kind) -> u8 {
+    match kind {
+        Kind::Blob | Kind::Tree => limits::PACK_MERGED_DEPTH,
+        Kind::Commit => limits::PACK_MERGED_COMMIT_DEPTH,
     }
-    class
+}
+
+/// The bytes of each entry, in the order of their offsets; none when they are not all there.
+fn slices<'a>(source: &'a Source, entries: &[Indexed], hash: HashKind) -> Option<Vec<&'a [u8]>> {
+    let end = source.pack.len().checked_sub(hash.id_bytes())? as u64;
+    let ends = entries.iter().skip(1).map(|e| e.offset).chain([end]);
+    entries.iter().zip(ends).map(|(e, end)| slice(&source.pack, e.offset, end)).collect()
+}
+
+/// For each entry, which one it is a difference to.
+fn bases(entries: &[Indexed], raws: &[&[u8]]) -> Vec<Option<usize>> {
+    let base = |(indexed, raw): (&Indexed, &&[u8])| match pack_read::entry(raw)?.stored {
+        Stored::Whole(_) => None,
+        Stored::Delta(back) => {
+            let at = indexed.offset.checked_sub(back)?;
+            entries.binary_search_by_key(&at, |e| e.offset).ok()
+        }
+    };
+    entries.iter().zip(raws).map(base).collect()
+}
+
+/// For each entry, how long the longest chain is that hangs on it.
+fn heights(bases: &[Option<usize>]) -> Vec<u8> {
+    let mut heights = vec![0_u8; bases.len()];
+    for (at, base) in bases.iter().enumerate().rev() {
+        if let Some(base) = base {
+            heights[*base] = heights[*base].max(heights[at].saturating_add(1));
+        }
+    }
+    heights
 }
 
 fn slice(bytes: &[u8], from: u64, to: u64) -> Option<&[u8]> {
@@ -193,10 +242,14 @@ fn slice(bytes: &[u8], from: u64, to: u64) -> Option<&[u8]> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::store::{
-        object::{Object, hash},
-        testlab::TestRepo,
-        tree::{Entry as TreeEntry, Mode, serialize},
+    use crate::{
+        domain::time::Timestamp,
+        store::{
+            commit::{self, Stamp},
+            object::{Object, hash},
+            testlab::TestRepo,
+            tree::{Entry as TreeEntry, Mode, serialize},
+        },
     };
     use proptest::prelude::*;
     use std::collections::HashSet;
@@ -351,5 +404,71 @@ mod tests {
         let longest = chains.filter_map(|l| l.split(':').next()?.parse::<u8>().ok()).max();
         let most = limits::PACK_MERGED_DEPTH;
         assert!(longest.is_some_and(|n| n > limits::PACK_DELTA_DEPTH && n <= most), "{longest:?}");
+    }
+
+    fn event(seq: u16, parent: Option<&Object>, tree: &Object) -> Object {
+        let parents: Vec<Oid> = parent.iter().map(|p| p.id).collect();
+        let at = Timestamp::from_ms(1_700_000_000_000);
+        let who = Stamp { name: "Ada".into(), email: "ada@example.invalid".into(), at };
+        let message = format!("session:command-done ses_a: it ended\n\nSeq: {seq}\nKind: a\n");
+        commit::encode(&tree.id, &parents, &who, message.as_bytes()).unwrap()
+    }
+
+    /// How deep each object lies in its chain, as git counts.
+    fn depths(built: &Built) -> Vec<(Kind, u8)> {
+        let repo = TestRepo::of(HASH);
+        let idx = repo.path().join("merged.idx");
+        std::fs::write(&idx, &built.idx).unwrap();
+        std::fs::write(idx.with_extension("pack"), &built.pack).unwrap();
+        let said = repo.git(&["verify-pack", "-v", "merged.idx"]);
+        let depth = |line: &str| {
+            let words: Vec<&str> = line.split_whitespace().collect();
+            let kind = [Kind::Blob, Kind::Tree, Kind::Commit];
+            let kind = kind.into_iter().find(|k| words.get(1) == Some(&k.name()))?;
+            Some((kind, words.get(5).map_or(0, |depth| depth.parse().unwrap())))
+        };
+        said.lines().filter_map(depth).collect()
+    }
+
+    /// Packs merged as they come, again and again: differences to earlier packs all the way, and no chain too long.
+    #[test]
+    fn a_long_history_stays_small_and_shallow() {
+        const DOCUMENTS: u16 = 30;
+        let mut now: Vec<Object> = (0..30).map(|which| document(which, 0)).collect();
+        let mut tip = None;
+        let mut all = Vec::new();
+        let (mut merged, mut waiting): (Vec<Source>, Vec<Source>) = (Vec::new(), Vec::new());
+        for pack in 0..40_u16 {
+            let mut objects = if pack == 0 { now.clone() } else { Vec::new() };
+            for event_of_pack in 0..10_u16 {
+                let n = pack * 10 + event_of_pack;
+                let which = n * 7 % DOCUMENTS;
+                now[usize::from(which)] = document(u8::try_from(which).unwrap(), n + 1);
+                let tree = directory(&now);
+                let commit = event(n, tip.as_ref(), &tree);
+                tip = Some(commit.clone());
+                objects.extend([now[usize::from(which)].clone(), tree, commit]);
+            }
+            waiting.push(source(&objects));
+            all.extend(objects);
+            if waiting.len() == 5 {
+                merged.append(&mut waiting);
+                let Built { name, pack, idx } = merge(HASH, &merged).unwrap();
+                merged = vec![Source { name, pack, idx }];
+            }
+        }
+        let Source { name, pack, idx } = merged.remove(0);
+        let built = Built { name, pack, idx };
+        assert_holds(&built, &all);
+        let deepest =
+            |kind| depths(&built).into_iter().filter(|(k, _)| *k == kind).map(|d| d.1).max();
+        assert!(deepest(Kind::Tree).is_some_and(|n| n <= limits::PACK_MERGED_DEPTH));
+        assert!(deepest(Kind::Blob).is_some_and(|n| n <= limits::PACK_MERGED_DEPTH));
+        let commits = deepest(Kind::Commit);
+        assert!(commits.is_some_and(|n| (3..=limits::PACK_MERGED_COMMIT_DEPTH).contains(&n)));
+        // With differences to the first state there is in the place of the last one it is 329.
+        let each = built.pack.len() / 400;
+        assert!(each < 322, "{each} bytes an event");
+        assert_git_agrees(&built, &all);
     }
 }
