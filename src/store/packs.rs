@@ -439,7 +439,13 @@ impl Packs {
         Ok(names.into_iter().filter(|n| is_pack_name(n)).collect())
     }
 
+    /// A pack is listed before its first file appears and until its last one is gone for good: what a power cut
+    /// leaves of it is swept.
     fn list_set(&self, list: List, names: &[String]) -> Result<(), StoreError> {
+        let forgotten = self.list(list)?.iter().any(|name| !names.contains(name));
+        if forgotten && list == List::Packs && files::is_dir(&self.dir)? {
+            files::sync_dir(&self.dir)?;
+        }
         let text: String = names.iter().map(|n| format!("{n}\n")).collect();
         let path = self.agent.join(list.file_name());
         Ok(files::replace(&path, &self.staged(list), text.as_bytes())?)
