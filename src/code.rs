@@ -141,8 +141,8 @@ codes! {
     BisectInProgress "bisect-in-progress" REFUSED "end it first: git bisect reset";
     UnmergedIndex "unmerged-index" REFUSED "resolve the conflicts first";
     DetachedHead "detached-head" REFUSED "check out a branch first";
-    CommitHooksUnsupported "commit-hooks-unsupported" REFUSED "commit with git itself, which runs the hooks";
-    CommitSigningUnsupported "commit-signing-unsupported" REFUSED "this version does not sign commits: unset commit.gpgSign";
+    CommitHooksUnsupported "commit-hooks-unsupported" REFUSED "commit the allowlist with git itself, which runs the hooks";
+    CommitSigningUnsupported "commit-signing-unsupported" REFUSED "commit the allowlist with git itself, which signs it";
     PersonOnly "person-only" REFUSED "run it outside the supervised session";
 
     // gates
@@ -155,6 +155,8 @@ codes! {
     BranchSwitched "branch-switched" BROKEN "check the policy's branch out again in the session's worktree, then ask again";
     NoSuchPath "no-such-path" BROKEN "check the path, then attach again";
     PathConflicts "path-conflicts-unlisted" BROKEN "list the paths that give way, too";
+    CommitHookRefused "commit-hook-refused" NO "do what the hook asks for: git agentproto policy show";
+    HooksChanged "hooks-changed-worktree" BROKEN "list the files the commit hooks change, or have the hooks leave them alone, then attach again";
     ConflictMarkers "conflict-markers" NO "resolve the conflict markers in the listed files";
     FileTooLarge "file-too-large" BROKEN "a listed file holds at most 512 MiB, all of them 1 GiB: commit it with git itself";
     RunnerFailed "runner-failed" BROKEN "attach again; if it stays, please report it";

@@ -25,6 +25,11 @@ pub const KEYS_PER_SESSION: usize = 64;
 pub const GATE_TIMEOUT_DEFAULT_MS: u64 = 10 * 60 * 1000;
 /// Longest gate deadline, milliseconds.
 pub const GATE_TIMEOUT_MAX_MS: u64 = 24 * 3600 * 1000;
+/// Bytes of unlisted files that are read before and after commit hooks to tell what these changed; what is beyond is told
+/// from stat data.
+pub const HOOK_WATCHED_BYTES: u64 = 256 * 1024 * 1024;
+/// Names of files that a reason lists, the rest is counted.
+pub const NAMES_SHOWN: usize = 5;
 /// Between SIGTERM and SIGKILL at a gate's deadline, milliseconds.
 pub const GATE_KILL_GRACE_MS: u64 = 2_000;
 /// Until every process of a killed tree must be gone, milliseconds; then the run is an error.

@@ -122,6 +122,7 @@ fn last_gate(ledger: &Ledger, policy: &Policy) -> Result<Value, CliError> {
     };
     Ok(json!({
         "index": last.index,
+        "hook": last.hook,
         "verdict": last.verdict,
         "reason": last.reason,
         "because": last.because,

@@ -205,8 +205,13 @@ pub(super) fn show(cx: &Cx, ledger: &Ledger, id: &PolicyId) -> Result<u8, CliErr
 /// A policy for people.
 pub(super) fn show_text(cx: &Cx, ledger: &Ledger, policy: &Policy) -> Result<String, CliError> {
     let mut text = head(cx, policy);
+    for result in &policy.results {
+        if let Some(hook) = &result.hook {
+            text.push_str(&format!("  hook      {}: {}\n", shown(hook), gate_words(result)));
+        }
+    }
     for (index, gate) in policy.spec.gates.iter().enumerate() {
-        let result = policy.results.iter().find(|r| r.index == index);
+        let result = policy.results.iter().find(|r| r.hook.is_none() && r.index == index);
         let said = result.map_or_else(|| "not run".to_owned(), gate_words);
         text.push_str(&format!("  gate      {}: {said}\n", shown(&gate.def.shown())));
     }

@@ -130,6 +130,9 @@ pub struct LogRef {
 pub struct GateResult {
     /// Position in the policy's list, from 0.
     pub index: usize,
+    /// Not a gate of the list, but this commit hook of the repository, which ran before them and refused.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub hook: Option<String>,
     /// The verdict.
     pub verdict: Verdict,
     /// Code of what went wrong; absent on pass and on a plain non-zero exit.

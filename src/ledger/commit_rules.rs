@@ -24,7 +24,7 @@ use crate::{
         settings::protected_bool,
         trusted::Trust,
         worktree_state::{
-            Head, Operation, StateError, commit_obstacles, head, is_unmerged, operation_in_progress,
+            Head, Operation, StateError, head, is_unmerged, operation_in_progress, wants_signing,
         },
     },
 };
@@ -199,9 +199,10 @@ fn check_worktree(site: &Site, problems: &mut Problems) -> Option<String> {
     if let Err(e) = identity::identity(repo) {
         problems.say(e.code(), "identity", e.to_string());
     }
-    let obstacles = commit_obstacles(repo).map_err(LedgerError::from);
-    for (code, what) in problems.note(WORKTREE, obstacles).unwrap_or_default() {
-        problems.say(code, &what, format!("the repository has {what}"));
+    let signing = wants_signing(repo).map_err(LedgerError::from);
+    if problems.note(WORKTREE, signing) == Some(true) {
+        let what = "commit.gpgSign";
+        problems.say(Code::CommitSigningUnsupported, what, format!("the repository has {what}"));
     }
     branch
 }

@@ -14,7 +14,7 @@ use crate::{
     limits::GIT_CALL_MS,
     sys::{
         env::Env,
-        files,
+        files::{self, FileError},
         spawn::{self, Call, Done, SpawnError},
     },
 };
@@ -183,6 +183,21 @@ impl Git {
     #[must_use]
     pub fn bound_to(&self, worktree: &Worktree) -> Self {
         Self { worktree: worktree.clone(), ..self.clone() }
+    }
+
+    /// The environment of the repository's own hooks: what the caller has without what points git at some repository,
+    /// and with the place of this one where git would not find it from the worktree.
+    ///
+    /// # Errors
+    /// The worktree cannot be looked at.
+    pub fn hook_env(&self) -> Result<Vec<(OsString, OsString)>, FileError> {
+        let mut env = self.base.clone();
+        let Worktree { top, git_dir, .. } = &self.worktree;
+        if !files::is_there(&top.join(".git"))? {
+            env.push(("GIT_DIR".into(), git_dir.into()));
+            env.push(("GIT_WORK_TREE".into(), top.into()));
+        }
+        Ok(env)
     }
 
     /// Runs one of the repository's own hooks if there is one. Hooks are the user's programs: they get the

@@ -26,6 +26,7 @@ pub mod filters;
 pub mod git;
 mod gitlink;
 mod group;
+pub mod hooks;
 pub mod identity;
 pub mod journal;
 mod kin;

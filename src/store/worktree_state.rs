@@ -8,10 +8,11 @@ mod beside;
 mod unlisted;
 
 pub use beside::{moved_away, not_there, staged_otherwise};
-pub use unlisted::{Unlisted, unlisted_changes};
+pub use unlisted::{Unlisted, unlisted_changes, unlisted_paths};
 
 use super::{
     StoreError,
+    hooks::commit_hooks,
     object::{Kind, hash, hash_of},
     refs::{RefReader, Stored, head_name, head_name_of},
     tree::{self, Entry, Mode},
@@ -21,10 +22,9 @@ use crate::{
     domain::oid::{HashKind, Oid},
     sys::files::{self, FileError},
 };
-use gix::bstr::ByteSlice;
 use std::{
     ffi::OsStr,
-    os::unix::{ffi::OsStrExt, fs::PermissionsExt},
+    os::unix::ffi::OsStrExt,
     path::{Path, PathBuf},
 };
 
@@ -327,47 +327,29 @@ pub(super) fn is_conflicted(index: &gix::index::File) -> bool {
     index.entries().iter().any(|e| e.stage_raw() != 0)
 }
 
-/// What keeps unit 01 from committing in this repository: hooks it does not run yet, signing it cannot do
-/// yet (decisions 9). All reasons at once, each with the name of what was found.
+/// What keeps `allow --commit` from committing in this repository: it runs no hooks and signs nothing. All reasons at
+/// once, each with the name of what was found.
 ///
 /// # Errors
 /// A setting or the hooks directory cannot be read.
 pub fn commit_obstacles(repo: &gix::Repository) -> Result<Vec<(Code, String)>, StateError> {
-    let mut found = Vec::new();
-    for name in ["pre-commit", "prepare-commit-msg", "commit-msg"] {
-        if let Some(at) = effective_hook(repo, name)? {
-            found.push((Code::CommitHooksUnsupported, at));
-        }
-    }
-    let config = repo.config_snapshot();
-    let bad = |why: String| StateError::Setting { key: "commit.gpgSign", why };
-    if config.try_boolean("commit.gpgSign").map_err(|e| bad(e.to_string()))?.unwrap_or(false) {
+    let hooks = commit_hooks(repo)?;
+    let mut found: Vec<_> =
+        hooks.into_iter().map(|hook| (Code::CommitHooksUnsupported, hook.at)).collect();
+    if wants_signing(repo)? {
         found.push((Code::CommitSigningUnsupported, "commit.gpgSign".to_owned()));
     }
     Ok(found)
 }
 
-fn effective_hook(repo: &gix::Repository, name: &str) -> Result<Option<String>, StateError> {
-    let path = hooks_dir(repo)?.join(name);
-    if files::look_through(&path)?
-        .is_some_and(|m| m.is_file() && m.permissions().mode() & 0o111 != 0)
-    {
-        return Ok(Some(path.display().to_string()));
-    }
-    // From git 2.54 on hooks can be configured without a file.
+/// True when commits made here are to be signed.
+///
+/// # Errors
+/// The setting is no boolean.
+pub fn wants_signing(repo: &gix::Repository) -> Result<bool, StateError> {
+    let bad = |why: String| StateError::Setting { key: "commit.gpgSign", why };
     let config = repo.config_snapshot();
-    let mut sections = config.plumbing().sections_by_name("hook").into_iter().flatten();
-    let configured =
-        sections.find(|s| s.values("event").iter().any(|v| v.as_bytes() == name.as_bytes()));
-    Ok(configured.map(|_| format!("hook.*.event = {name}")))
-}
-
-fn hooks_dir(repo: &gix::Repository) -> Result<PathBuf, StateError> {
-    let bad = |why: String| StateError::Setting { key: "core.hooksPath", why };
-    let config = repo.config_snapshot();
-    let set = config.trusted_path("core.hooksPath").map_err(|e| bad(e.to_string()))?;
-    let top = repo.workdir().unwrap_or(repo.git_dir());
-    Ok(set.map_or_else(|| repo.common_dir().join("hooks"), |path| top.join(path)))
+    Ok(config.try_boolean("commit.gpgSign").map_err(|e| bad(e.to_string()))?.unwrap_or(false))
 }
 
 /// The tree the index would make, hashed in memory and written nowhere; none when it is unmerged.
@@ -445,6 +427,7 @@ pub(super) fn setting(
 mod tests {
     use super::*;
     use crate::store::testing::Repo;
+    use std::os::unix::fs::PermissionsExt;
 
     #[test]
     fn head_is_a_branch_unborn_or_detached() {

@@ -21,6 +21,7 @@ mod first_run;
 mod fsck;
 mod gate_conditions;
 mod gc;
+mod hooks;
 mod house;
 mod inspect;
 mod kill;

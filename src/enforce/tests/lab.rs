@@ -381,6 +381,7 @@ fn green(policy: &PolicyId, gate: &Gate, tree: Oid) -> GateResult {
     };
     GateResult {
         index: 0,
+        hook: None,
         verdict: Verdict::Pass,
         reason: None,
         because: None,

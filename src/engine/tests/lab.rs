@@ -83,6 +83,7 @@ pub(super) fn spec(then: Then, sessions: &[usize]) -> PolicySpec {
 pub(super) fn result(verdict: Verdict) -> GateResult {
     GateResult {
         index: 0,
+        hook: None,
         verdict,
         reason: None,
         because: None,

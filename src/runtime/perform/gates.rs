@@ -2,6 +2,7 @@
 
 use super::{
     PerformError, Progress, Step,
+    hooks::{self, Stopped},
     subject::{Place, Subject, Trouble, trouble},
 };
 use crate::{
@@ -109,10 +110,12 @@ impl Session<'_> {
     fn run(&self) -> Result<(GateRun, Vec<Oid>), PerformError> {
         let mut voided = 0;
         loop {
-            let before = self.place.fix(self.attempt);
+            let before = self.agreed(self.place.fix(self.attempt))?;
             let (subject, unlisted) = match before.and_then(|s| Ok((s, self.place.unlisted()?))) {
                 Ok(both) => both,
-                Err(why) => return Ok((ended(why, vec![], voided, None), vec![])),
+                Err(Stopped { why, results }) => {
+                    return Ok((ended(why, results, voided, None), vec![]));
+                }
             };
             let results = self.gates(&subject, unlisted)?;
             let noted_on = match self.place.noted_on(unlisted) {
@@ -126,6 +129,21 @@ impl Session<'_> {
                     return Ok((ended(why, results, voided, None), vec![]));
                 }
             }
+        }
+    }
+
+    /// What is to be gated, after the repository's commit hooks had their say.
+    fn agreed(
+        &self,
+        fixed: Result<Subject, Trouble>,
+    ) -> Result<Result<Subject, Stopped>, PerformError> {
+        match fixed {
+            Ok(Subject::Commit(fixed)) => {
+                let agreed = hooks::run(&self.place, self.live, self.attempt, fixed)?;
+                Ok(agreed.map(Subject::Commit))
+            }
+            Ok(subject @ Subject::Worktree(_)) => Ok(Ok(subject)),
+            Err(why) => Ok(Err(why.into())),
         }
     }
 
@@ -360,6 +378,7 @@ fn line_exit(end: &GateEnd) -> GateExit {
 fn not_run(index: usize, why: Trouble, unlisted_changes: u64) -> GateResult {
     GateResult {
         index,
+        hook: None,
         verdict: Verdict::Broken,
         reason: Some(why.code.as_str().to_owned()),
         because: Some(why.because),
@@ -394,6 +413,7 @@ fn judged(index: usize, ran: &Ran, unlisted_changes: u64) -> GateResult {
     };
     GateResult {
         index,
+        hook: None,
         verdict,
         reason,
         because,

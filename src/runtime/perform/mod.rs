@@ -6,6 +6,7 @@
 
 mod error;
 mod gates;
+mod hooks;
 mod land;
 mod notes;
 mod subject;

@@ -70,6 +70,8 @@ pub(super) struct Fixed {
     pub(super) parent: Oid,
     pub(super) tree: FixedTree,
     pub(super) unchanged: bool,
+    /// Cleaned, without our trailers.
+    pub(super) message: Vec<u8>,
 }
 
 impl Subject {
@@ -220,7 +222,7 @@ impl<'a> Place<'a> {
             return Err(trouble(Code::ConflictMarkers, because));
         }
         let unchanged = tree.tree == parent_tree;
-        Ok(Fixed { parent, tree, unchanged })
+        Ok(Fixed { parent, tree, unchanged, message: commit.message.clone().into_bytes() })
     }
 
     /// Changed and untracked files outside the listed paths.
@@ -249,15 +251,12 @@ impl<'a> Place<'a> {
         fixed: &Fixed,
         at: Timestamp,
     ) -> Result<Result<Candidate, Trouble>, PerformError> {
-        let Some(commit) = &self.policy.spec.commit else {
-            return Ok(Err(trouble(Code::CandidateFailed, "the policy commits nothing")));
-        };
         let who = match identity(&self.repo) {
             Ok(who) => who,
             Err(missing) => return Ok(Err(trouble(missing.code(), missing.to_string()))),
         };
         let text = message::with_trailers(
-            commit.message.as_bytes(),
+            &fixed.message,
             &self.policy.policy_id,
             &self.policy.spec.session_ids,
         );

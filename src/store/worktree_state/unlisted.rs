@@ -33,6 +33,20 @@ pub fn unlisted_changes(
     repo: &gix::Repository,
     listed: &[RepoPath],
 ) -> Result<Unlisted, StateError> {
+    let (tracked, untracked) = unlisted_paths(repo, listed)?;
+    Ok(Unlisted { tracked: tracked.len() as u64, untracked: untracked.len() as u64 })
+}
+
+type Paths = Vec<Vec<u8>>;
+
+/// The same by name: tracked ones first, then untracked ones.
+///
+/// # Errors
+/// As [`unlisted_changes`].
+pub fn unlisted_paths(
+    repo: &gix::Repository,
+    listed: &[RepoPath],
+) -> Result<(Paths, Paths), StateError> {
     let listed: HashSet<&[u8]> = listed.iter().map(RepoPath::as_bytes).collect();
     let index = match open_index(repo)? {
         Some(index) => index,
@@ -43,7 +57,7 @@ pub fn unlisted_changes(
     };
     let mut at_head = head_files(repo)?;
     let mut seen: HashSet<Vec<u8>> = HashSet::new();
-    let mut tracked = 0;
+    let mut tracked = Paths::new();
     let probe = Probe::new(repo)?;
     for entry in index.entries() {
         let path = entry.path(&index);
@@ -53,22 +67,22 @@ pub fn unlisted_changes(
         }
         let staged = before != Some((entry.mode, entry.id)) || entry.stage_raw() != 0;
         if !listed.contains(path.as_bytes()) && (staged || probe.changed(entry, path)?) {
-            tracked += 1;
+            tracked.push(path.to_vec());
         }
     }
     // What is left of HEAD is deleted from the index (a sparse index has none of its own).
     if !index.is_sparse() {
-        tracked += at_head
+        let gone = at_head
             .iter()
-            .filter(|(path, (mode, _))| !mode.is_submodule() && !listed.contains(path.as_slice()))
-            .count() as u64;
+            .filter(|(path, (mode, _))| !mode.is_submodule() && !listed.contains(path.as_slice()));
+        tracked.extend(gone.map(|(path, _)| path.clone()));
     }
     seen.extend(at_head.into_keys());
     let untracked = untracked(repo, &index)?
         .into_iter()
         .filter(|p| !listed.contains(p.as_slice()) && !seen.contains(p))
-        .count() as u64;
-    Ok(Unlisted { tracked, untracked })
+        .collect();
+    Ok((tracked, untracked))
 }
 
 pub(super) type Files = HashMap<Vec<u8>, (gix::index::entry::Mode, gix::ObjectId)>;

@@ -197,6 +197,10 @@ const MET_ELSEWHERE: &[(&str, &str)] = &[
 const NOT_PROVOKED_HERE: &[(&str, &str)] = &[
     ("candidate-failed", "needs an object store that fails between the look and the write"),
     (
+        "commit-hooks-unsupported",
+        "meets a person at a terminal only; the tests of `allow --commit` bring it about",
+    ),
+    (
         "expired",
         "this version consumes an answer in the command that signs it; the engine's tests judge it",
     ),

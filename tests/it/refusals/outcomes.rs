@@ -118,6 +118,16 @@ pub(super) const OUTCOMES: &[Outcome] = &[
         e.write("a.txt", "<<<<<<< ours\na\n=======\nb\n>>>>>>> theirs\n");
         e.commit(&["a.txt"], &["true"])
     }),
+    ("commit-hook-refused", 1, |e| {
+        e.write_script(".git/hooks/commit-msg", "#!/bin/sh\nexit 1\n");
+        e.write("a.txt", "changed\n");
+        e.commit(&["a.txt"], &["true"])
+    }),
+    ("hooks-changed-worktree", 2, |e| {
+        e.write_script(".git/hooks/pre-commit", "#!/bin/sh\n: > beside.txt\n");
+        e.write("a.txt", "changed\n");
+        e.commit(&["a.txt"], &["true"])
+    }),
     ("program-changed", 0, |e| {
         e.script("gate.sh", "exit 0");
         after(e, &["./gate.sh"], || e.write_script("gate.sh", "#!/bin/sh\nexit 0 # other\n"))

@@ -329,10 +329,6 @@ const ATTACH: &[Row] = &[
         e.write_signers("ada@example.invalid cert-authority", "ada");
         commit(e, &[])
     }),
-    row("commit-hooks-unsupported", 6, |e| {
-        e.write_script(".git/hooks/pre-commit", "#!/bin/sh\nexit 0\n");
-        commit(e, &[])
-    }),
     row("commit-signing-unsupported", 6, |e| {
         e.git(&["config", "commit.gpgSign", "true"]);
         commit(e, &[])
