@@ -399,12 +399,12 @@ impl Packs {
         swept(&self.tmp)
     }
 
-    /// Removes kept packs that never got their index. Needs the journal lock.
+    /// Removes halves of kept packs. Needs the journal lock.
     pub(super) fn sweep_unindexed(&self) -> Result<u64, StoreError> {
         self.sweep_listed(List::Kept)
     }
 
-    /// Removes what a dead packer left: staged files, and listed packs that never got their index. Needs the packing lock.
+    /// Removes what a dead packer left: staged files, and halves of listed packs. Needs the packing lock.
     pub(super) fn sweep_packing(&self) -> Result<u64, StoreError> {
         Ok(swept(&self.packing)? + self.sweep_listed(List::Packs)?)
     }
@@ -421,12 +421,14 @@ impl Packs {
         Ok(staged.iter().any(|name| name.to_string_lossy().starts_with(TMP_PREFIX)))
     }
 
+    /// Half of a pack is none, whichever half it is.
     fn sweep_listed(&self, list: List) -> Result<u64, StoreError> {
         let mut removed = 0;
         for name in self.list(list)? {
             let (pack, idx) = (self.file(&name, "pack"), self.file(&name, "idx"));
-            if !files::is_there(&idx)? && files::remove_optional(&pack)? {
-                removed += 1;
+            if files::is_there(&idx)? != files::is_there(&pack)? {
+                removed += u64::from(files::remove_optional(&idx)?);
+                removed += u64::from(files::remove_optional(&pack)?);
             }
         }
         Ok(removed)
@@ -443,7 +445,7 @@ impl Packs {
     /// leaves of it is swept.
     fn list_set(&self, list: List, names: &[String]) -> Result<(), StoreError> {
         let forgotten = self.list(list)?.iter().any(|name| !names.contains(name));
-        if forgotten && list == List::Packs && files::is_dir(&self.dir)? {
+        if forgotten && files::is_dir(&self.dir)? {
             files::sync_dir(&self.dir)?;
         }
         let text: String = names.iter().map(|n| format!("{n}\n")).collect();
@@ -466,7 +468,8 @@ impl Packs {
     fn list_add(&self, list: List, name: &str) -> Result<(), StoreError> {
         let names = self.list(list)?;
         if names.iter().any(|n| n == name) {
-            return Ok(());
+            // Whoever wrote the list may have died before its name was durable.
+            return Ok(files::sync_dir(&self.agent)?);
         }
         // Forgets packs that a foreign repack took away, so the list does not grow for ever.
         let mut left = Vec::new();

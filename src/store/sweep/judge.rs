@@ -105,8 +105,12 @@ fn half_packs(repo: &TestRepo) -> Vec<PathBuf> {
     let mut left = Vec::new();
     for name in files::names(&packs).unwrap() {
         let path = packs.join(name);
-        let pack = path.extension().is_some_and(|e| e == "pack");
-        left.extend((pack && !path.with_extension("idx").exists()).then_some(path));
+        let other = match path.extension().and_then(|e| e.to_str()) {
+            Some("pack") => "idx",
+            Some("idx") => "pack",
+            Some(_) | None => continue,
+        };
+        left.extend((!path.with_extension(other).exists()).then_some(path));
     }
     left
 }
