@@ -183,23 +183,32 @@ pub fn acquire(agent_dir: &Path, effect: &str) -> Result<Acquired, LiveError> {
 /// # Errors
 /// The directory or a record cannot be read.
 pub fn abandoned(agent_dir: &Path) -> Result<Vec<String>, LiveError> {
-    let dir = agent_dir.join("live");
-    let names =
-        files::names(&dir).map_err(|e| LiveError::File { path: e.path, source: e.source })?;
     let mut found = Vec::new();
-    for name in names.iter().filter_map(|name| name.to_str()) {
-        let record = load(&dir.join(name))?;
+    for name in names(agent_dir)? {
+        let record = load(&agent_dir.join("live").join(&name))?;
         let gone = |who: &ProcessId| process::alive(who) == Liveness::Gone;
         // One without a record may have been begun this moment.
         if record.is_some_and(|r| gone(&r.owner) && r.runner.as_ref().is_none_or(gone)) {
-            found.push(name.to_owned());
+            found.push(name);
         }
     }
-    found.sort();
     Ok(found)
 }
 
-/// Kills what a dead run left and removes its file; false when somebody performs it after all.
+/// Effects that have a live file, sorted: performed now, or left by the dead.
+///
+/// # Errors
+/// The directory cannot be read.
+pub fn names(agent_dir: &Path) -> Result<Vec<String>, LiveError> {
+    let names = files::names(&agent_dir.join("live"));
+    let names = names.map_err(|e| LiveError::File { path: e.path, source: e.source })?;
+    let mut names: Vec<String> = names.into_iter().filter_map(|n| n.into_string().ok()).collect();
+    names.sort();
+    Ok(names)
+}
+
+/// Kills what a dead run left and removes its file; false when somebody performs it after all. Of an effect that may
+/// be due this is for the performer to do: it would take a moment's hold of ours for a performance.
 ///
 /// # Errors
 /// As [`acquire`].

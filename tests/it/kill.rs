@@ -4,11 +4,12 @@ use crate::{
     env::{TestEnv, pause, wait_for},
     house::text,
 };
-use serde_json::Value;
+use serde_json::{Value, json};
 use std::{
     collections::BTreeMap,
     fs,
     os::unix::{fs::PermissionsExt, process::ExitStatusExt},
+    path::{Path, PathBuf},
     process::Child,
     time::{Duration, Instant},
 };
@@ -203,4 +204,87 @@ fn a_command_killed_while_git_holds_the_lock_of_all_refs_leaves_none() {
     env.assert_no_gap();
     let told = env.ap(&["session", "list", "--json"]).exits(0).json();
     assert_eq!(told["sessions"].as_array().unwrap().len(), 3, "{told:#}");
+}
+
+/// A live file as a kill leaves it: of a process with this number that is gone, or of nobody yet.
+fn left_by_the_dead(env: &TestEnv, effect: &str, main: Option<Value>) -> PathBuf {
+    let live = env.repo().join(".git/agentproto/live");
+    fs::create_dir_all(&live).unwrap();
+    let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap();
+    let dead = json!({ "pid": std::process::id(), "start": 1, "boot": boot.trim() });
+    let mut record = json!({ "owner": dead, "startedAt": "2026-01-01T00:00:00.000Z" });
+    if let Some(main) = main {
+        record["main"] = main;
+    }
+    fs::write(live.join(effect), record.to_string()).unwrap();
+    live.join(effect)
+}
+
+#[track_caller]
+fn fsck_on(env: &TestEnv, file: &Path, exit: i32) -> Value {
+    let report = env.ap(&["fsck", "--json"]).exits(exit).json();
+    let about = |f: &&Value| text(f, "subject") == file.display().to_string();
+    let found = report["findings"].as_array().unwrap().iter().find(about).cloned();
+    found.unwrap_or_else(|| panic!("nothing is said of {}: {report:#}", file.display()))
+}
+
+#[test]
+fn what_a_kill_leaves_of_an_effect_that_is_over_goes_with_the_next_performer() {
+    let env = TestEnv::new();
+    env.allow_no_ack();
+    env.write("a.txt", "a\n");
+    let done = text(&env.commit(&["a.txt"], &["true"]).exits(0).json(), "policyId");
+    let waiting = env.awaiting("held.txt");
+    let lock = env.repo().join(".git/index.lock");
+    fs::write(&lock, "").unwrap();
+    env.ap(&["ack", &waiting, "--yes", "--json"]).exits(2);
+    fs::remove_file(&lock).unwrap();
+
+    let over = left_by_the_dead(&env, &format!("land.{done}"), None);
+    let begun = over.with_file_name(format!("gate.{done}.1"));
+    fs::write(&begun, "").unwrap();
+    let due = left_by_the_dead(&env, &format!("land.{waiting}"), None);
+    let held = left_by_the_dead(&env, &format!("gate.{done}.2"), None);
+    let holder = fs::File::open(&held).unwrap();
+    holder.lock().unwrap();
+    for file in [&over, &due, &held] {
+        let found = fsck_on(&env, file, 0);
+        assert_eq!(text(&found, "severity"), "note", "{found:#}");
+        assert!(file.exists(), "fsck acts");
+    }
+
+    // A red gate leaves the branch where the landing that is due needs it.
+    env.write("b.txt", "b\n");
+    env.commit(&["b.txt"], &["false"]).exits(1);
+    assert!(!over.exists() && !begun.exists(), "what is over is still there");
+    assert!(due.exists(), "what is due was taken from its performer");
+    assert!(held.exists(), "what is held was taken away");
+    drop(holder);
+    env.ap(&["wait", &waiting, "--until", "done", "--timeout", "30s"]).exits(0);
+    assert_eq!(fs::read_dir(due.parent().unwrap()).unwrap().count(), 0);
+    assert_sound(&env);
+}
+
+#[test]
+fn a_gate_that_nobody_watches_is_a_problem_and_ends_with_the_next_performer() {
+    let env = TestEnv::new();
+    env.allow_no_ack();
+    env.write("a.txt", "a\n");
+    let done = text(&env.commit(&["a.txt"], &["true"]).exits(0).json(), "policyId");
+    let mut gate = std::process::Command::new("sleep").arg("120").spawn().unwrap();
+    let stat = fs::read_to_string(format!("/proc/{}/stat", gate.id())).unwrap();
+    let start: u64 = stat.rsplit(") ").next().unwrap().split(' ').nth(19).unwrap().parse().unwrap();
+    let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap();
+    let main = json!({ "pid": gate.id(), "start": start, "boot": boot.trim() });
+    let file = left_by_the_dead(&env, &format!("gate.{done}.1"), Some(main));
+    let found = fsck_on(&env, &file, 1);
+    assert!(text(&found, "what").contains(&format!("process {} still runs", gate.id())), "{found}");
+
+    env.write("b.txt", "b\n");
+    env.commit(&["b.txt"], &["true"]).exits(0);
+    let ended =
+        wait_for("the gate was ended", Duration::from_secs(10), || gate.try_wait().unwrap());
+    assert_eq!(ended.signal(), Some(9));
+    assert!(!file.exists());
+    env.ap(&["fsck"]).exits(0);
 }

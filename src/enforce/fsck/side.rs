@@ -57,16 +57,30 @@ pub(super) fn programs(ledger: &Ledger, own: &Chain, found: &mut Findings) {
     }
 }
 
-/// Runs whose owner and runner are gone.
+/// Runs whose owner and runner are gone. That is how a kill leaves them, and the next performer or `gc` clears it away;
+/// wrong is only a gate that nobody watches any more.
 pub(super) fn runs(ledger: &Ledger, found: &mut Findings) {
     for path in below(ledger, "live", found) {
         let subject = path.display().to_string();
         let Some(record) = json(&path) else { continue };
         let who = |name: &str| serde_json::from_value::<ProcessId>(record[name].clone()).ok();
         let gone = |who: ProcessId| process::alive(&who) == Liveness::Gone;
-        if who("owner").is_some_and(gone) && who("runner").is_none_or(gone) {
-            let what = "its processes are gone; git agentproto gc clears it away".to_owned();
-            found.problem(Code::StoreUnusable, &subject, what);
+        if !who("owner").is_some_and(gone) || !who("runner").is_none_or(gone) {
+            continue;
+        }
+        match who("main").filter(|main| process::alive(main) != Liveness::Gone) {
+            None => {
+                let what = "its processes are gone; the next command that performs something \
+                    clears it away, and so does git agentproto gc";
+                found.note(&subject, what.to_owned());
+            }
+            Some(main) => {
+                let what = format!(
+                    "process {} still runs, and who watched it is gone; git agentproto gc ends it",
+                    main.pid
+                );
+                found.problem(Code::StoreUnusable, &subject, what);
+            }
         }
     }
 }

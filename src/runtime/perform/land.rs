@@ -5,6 +5,7 @@ use crate::{
     code::Code,
     domain::{
         event::Kind,
+        ids::PolicyId,
         input::Input,
         policy::{Candidate, CommitSpec, Policy, Status},
     },
@@ -18,11 +19,15 @@ use crate::{
     },
 };
 
+/// Name of the live file of a landing.
+pub(super) fn live_name(policy: &PolicyId) -> String {
+    format!("land.{policy}")
+}
+
 /// Moves the branch and records it.
 pub(super) fn land(ledger: &Ledger, policy: &Policy) -> Result<Step, PerformError> {
     let agent_dir = ledger.store().location().agent_dir();
-    let effect = format!("land.{}", policy.policy_id);
-    let _live = match live::acquire(&agent_dir, &effect)? {
+    let _live = match live::acquire(&agent_dir, &live_name(&policy.policy_id))? {
         Acquired::Mine(live) => live,
         Acquired::Busy { owner } => return Ok(Step::Stop(Progress::Held { owner })),
     };

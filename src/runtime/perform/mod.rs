@@ -2,7 +2,8 @@
 //!
 //! Contract: every effect is worked out again from the journal, so nothing is lost when a performer dies. One
 //! effect has one performer at a time: a kernel lock on its live file decides, and a taker first ends what a
-//! dead one left behind. Notes are written last and again by every performer that touches the policy.
+//! dead one left behind. Notes are written last and again by every performer that touches the policy. A performer that
+//! is done clears away what the dead left of effects that are over.
 
 mod error;
 mod gates;
@@ -82,6 +83,7 @@ pub fn policy(ledger: &Ledger, id: &PolicyId) -> Result<Progress, PerformError> 
             }
         }
         if !again {
+            sweep(ledger);
             return Ok(Progress::Settled);
         }
     }
@@ -98,6 +100,38 @@ fn one(ledger: &Ledger, policy: &Policy, effect: &Effect) -> Result<Step, Perfor
             live::request_cancel(&ledger.store().location().agent_dir(), &key)?;
             Ok(Step::Done)
         }
+    }
+}
+
+/// Clears away what `kill -9` left of effects that nobody performs again: what is due is its performer's to take.
+/// No reason for this policy to fail: what cannot be told or cleared is left, for `fsck` to name and `gc` to try.
+fn sweep(ledger: &Ledger) {
+    let agent_dir = ledger.store().location().agent_dir();
+    for name in live::names(&agent_dir).unwrap_or_default() {
+        if is_over(ledger, &name) {
+            let _ = live::clear_abandoned(&agent_dir, &name);
+        }
+    }
+}
+
+/// True when the effect of a live file is due no more. Looked at after its file was seen, so it cannot be that the
+/// effect was asked for in between.
+fn is_over(ledger: &Ledger, name: &str) -> bool {
+    let id = name.split('.').nth(1).and_then(|id| id.parse::<PolicyId>().ok());
+    let policy = id.and_then(|id| ledger.require_policy(&id).ok());
+    policy.is_some_and(|policy| {
+        !engine::due(&policy).iter().any(|effect| live_name(effect).as_deref() == Some(name))
+    })
+}
+
+/// Name of the live file of an effect; notes need none.
+fn live_name(effect: &Effect) -> Option<String> {
+    match effect {
+        Effect::RunGates { policy, attempt } | Effect::KillGates { policy, attempt } => {
+            Some(engine::gate_key(policy, *attempt))
+        }
+        Effect::Land { policy } => Some(land::live_name(policy)),
+        Effect::NoteGates { .. } | Effect::NoteAcks { .. } => None,
     }
 }
 
