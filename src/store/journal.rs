@@ -236,6 +236,9 @@ impl Store {
             Some(told) => group::heard(&told)?,
             None => unchanged,
         };
+        if let (GitView::Pending(why), Ok([_, ..])) = (&git_view, said.as_deref()) {
+            self.said.add(format!("recorded, but git does not show it yet: {why}"));
+        }
         let checkpoint_failed = packed.err().map(|e| e.to_string());
         said.map(|written| Appended { written, git_view, checkpoint_failed })
     }

@@ -138,7 +138,10 @@ impl Said {
     }
 
     fn add(&self, line: String) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).push(line);
+        let mut lines = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if !lines.contains(&line) {
+            lines.push(line);
+        }
     }
 }
 

@@ -526,6 +526,8 @@ fn a_foreign_ref_lock_delays_gits_view_and_nothing_else() {
     std::fs::write(&lock, "").unwrap();
     let done = append(&store, "b");
     assert!(matches!(&done.git_view, GitView::Pending(why) if why.contains(".lock")), "{done:?}");
+    let said = store.said().take();
+    assert!(matches!(&said[..], [line] if line.contains(lock.to_str().unwrap())), "{said:?}");
     assert_eq!(store.own_tip().unwrap().unwrap().seq, 2);
     assert!(lock.exists());
     std::fs::remove_file(&lock).unwrap();
