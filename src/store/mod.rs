@@ -230,20 +230,15 @@ impl Store {
     /// # Errors
     /// It is there and cannot be read.
     pub fn find_object(&self, id: &Oid) -> Result<Option<Object>, StoreError> {
-        let missed = match self.odb.find(id) {
-            Ok(Some(object)) => return Ok(Some(object)),
-            Ok(None) => None,
-            Err(e) => Some(e),
-        };
+        if let Some(object) = self.odb.find_at_once(id)? {
+            return Ok(Some(object));
+        }
+        // The log has at once what a crash damaged; the database is given time to become readable.
         if let Some(object) = self.in_wal(id)? {
             return Ok(Some(object));
         }
-        match missed {
-            // It may have been packed, and left the log, between the two looks.
-            None if self.wal_paths.any()? => self.odb.find(id),
-            None => Ok(None),
-            Some(e) => Err(e),
-        }
+        // It may have been packed, and left the log, between the two looks.
+        self.odb.find(id)
     }
 
     fn in_wal(&self, id: &Oid) -> Result<Option<Object>, StoreError> {

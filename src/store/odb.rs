@@ -96,6 +96,15 @@ impl Odb {
         found.map(|m| (m.mtime(), m.mtime_nsec()))
     }
 
+    /// The object as far as one look tells: none when it is missing, or cannot be read at this moment.
+    pub(super) fn find_at_once(&self, id: &Oid) -> Result<Option<Object>, StoreError> {
+        let repo = self.repo()?;
+        match catch_unwind(AssertUnwindSafe(|| read(&repo, id))) {
+            Ok(Ok(Some(object))) => object.map(Some),
+            Ok(Ok(None) | Err(_)) | Err(_) => Ok(None),
+        }
+    }
+
     /// The object, none when the database does not have it.
     pub(super) fn find(&self, id: &Oid) -> Result<Option<Object>, StoreError> {
         let mut missed = false;
