@@ -63,6 +63,22 @@ fn files_at(path: &Path) -> Outcome<Vec<PathBuf>> {
 
 /// Recovers the repository and judges all of it.
 pub(crate) fn judge(repo: &Repo<'_>, acks: &[Ack]) -> Outcome<Verdict> {
+    let mut verdict = judge_but_leftovers(repo, acks)?;
+    verdict.problems.extend(leftovers(repo)?);
+    Ok(verdict)
+}
+
+/// The same after git's cleaners were let loose on each other: a `prune` takes the temporary files of a running
+/// `repack`, which then fails and leaves the rest in `objects`, without any help of the tool's. Ours never begin there.
+pub(crate) fn judge_beside_cleaners(repo: &Repo<'_>, acks: &[Ack]) -> Outcome<Verdict> {
+    let mut verdict = judge_but_leftovers(repo, acks)?;
+    let objects = repo.git_dir().join("objects");
+    let ours = left_in(repo)?.into_iter().filter(|path| !path.starts_with(&objects));
+    verdict.problems.extend(ours.map(|path| left_behind(&path)));
+    Ok(verdict)
+}
+
+fn judge_but_leftovers(repo: &Repo<'_>, acks: &[Ack]) -> Outcome<Verdict> {
     let mut verdict = Verdict { acked: acks.len() as u64, ..Verdict::default() };
     let fsck = repo.tool(&["fsck", "--json"])?;
     if fsck.code != 0 {
@@ -84,7 +100,6 @@ pub(crate) fn judge(repo: &Repo<'_>, acks: &[Ack]) -> Outcome<Verdict> {
     if checked.code != 0 || !checked.err.is_empty() {
         verdict.problems.push(format!("git finds fault: {checked}"));
     }
-    verdict.problems.extend(leftovers(repo)?);
     verdict.problems.extend(next_calls(repo)?);
     Ok(verdict)
 }
@@ -152,9 +167,17 @@ fn lost(chain: &Chain, acks: &[Ack]) -> Option<String> {
 
 /// Locks and temporary files, git's or ours, that no living process owns.
 pub(crate) fn leftovers(repo: &Repo<'_>) -> Outcome<Vec<String>> {
+    Ok(left_in(repo)?.iter().map(|path| left_behind(path)).collect())
+}
+
+fn left_behind(path: &Path) -> String {
+    format!("left behind: {}", path.display())
+}
+
+fn left_in(repo: &Repo<'_>) -> Outcome<Vec<PathBuf>> {
     let mut found = Vec::new();
     below(&repo.git_dir(), &mut found)?;
-    Ok(found.into_iter().map(|path| format!("left behind: {}", path.display())).collect())
+    Ok(found)
 }
 
 fn below(dir: &Path, found: &mut Vec<PathBuf>) -> Outcome {

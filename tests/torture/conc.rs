@@ -1,12 +1,12 @@
 //! Many writers beside everything of git that moves or removes objects and refs, with and without kills.
 //!
-//! Contract: workers in their own processes, single calls of the tool, and a loop each of `gc --prune=now`,
+//! Contract: workers in their own processes, single calls of the tool, and loops of `gc --prune=now`,
 //! `prune --expire=now`, `repack -ad`, `pack-refs --all` and ordinary commits run until all of them have come far
 //! enough. Then everything is judged. A commit of git's own that is not on its branch yet is what a prune takes
-//! away, so commits take turns with what prunes; the tool's events do not.
+//! away, so one loop makes commits and prunes by turns; the tool's events wait for nobody.
 
 use crate::{
-    audit::{self, Ack, judge},
+    audit::{self, Ack, judge_beside_cleaners},
     kill::{HEAVY, command},
     lab::{Dice, Lab, Repo, field, finish, pass, told, wait_for},
     report::{Cx, Report},
@@ -30,9 +30,11 @@ struct Plan {
     callers: u64,
     /// Events acknowledged to workers and callers together.
     events: u64,
-    /// Rounds of each loop of git.
+    /// Rounds of each call of git that end well.
     rounds: u64,
     kills: u64,
+    /// Milliseconds between two appends of a worker: a journal that grows without end makes each round longer.
+    gap_ms: u64,
     early: bool,
     /// Until then it has come so far, or fails.
     longest: Duration,
@@ -40,14 +42,16 @@ struct Plan {
 
 /// Longest life of a worker that will be killed, milliseconds.
 const LIFE_MS: u64 = 400;
-/// Git's loops: arguments, and whether what they do can take away a commit in the making.
-const LOOPS: &[(&str, &[&str], bool)] = &[
-    ("gc", &["gc", "-q", "--prune=now"], true),
-    ("prune", &["prune", "--expire=now"], true),
-    ("repack", &["repack", "-adq"], false),
-    ("pack-refs", &["pack-refs", "--all"], false),
-    ("commits", &["commit", "-q", "--allow-empty", "-m", "ordinary"], true),
+/// What git does.
+const CALLS: &[(&str, &[&str])] = &[
+    ("gc", &["gc", "-q", "--prune=now"]),
+    ("prune", &["prune", "--expire=now"]),
+    ("commits", &["commit", "-q", "--allow-empty", "-m", "ordinary"]),
+    ("repack", &["repack", "-adq"]),
+    ("pack-refs", &["pack-refs", "--all"]),
 ];
+/// Loops, each of one or several calls.
+const LOOPS: &[&[usize]] = &[&[0, 2, 1, 2], &[3], &[4]];
 
 /// Without kills.
 pub(crate) fn beside_git(cx: &Cx) -> Outcome<Report> {
@@ -57,6 +61,7 @@ pub(crate) fn beside_git(cx: &Cx) -> Outcome<Report> {
         events: cx.pick(60, 800, 40_000),
         rounds: cx.pick(2, 15, 200),
         kills: 0,
+        gap_ms: cx.pick(0, 0, 50),
         early: false,
         longest: Duration::from_secs(cx.pick(120, 240, 7200)),
     };
@@ -71,6 +76,7 @@ pub(crate) fn kills_beside_git(cx: &Cx) -> Outcome<Report> {
         events: cx.pick(30, 300, 4_000),
         rounds: cx.pick(2, 10, 200),
         kills: cx.pick(4, 40, 600),
+        gap_ms: cx.pick(0, 0, 20),
         early: false,
         longest: Duration::from_secs(cx.pick(120, 240, 3600)),
     };
@@ -89,13 +95,13 @@ pub(crate) fn planted_kills(cx: &Cx) -> Outcome<Report> {
 
 fn early(kills: u64) -> Plan {
     let longest = Duration::from_secs(120);
-    Plan { workers: 2, callers: 1, events: 10, rounds: 1, kills, early: true, longest }
+    Plan { workers: 2, callers: 1, events: 10, rounds: 1, kills, gap_ms: 0, early: true, longest }
 }
 
 fn floor(mut report: Report, plan: &Plan) -> Outcome<Report> {
     report.require("acknowledged", plan.events);
     report.require("kills", plan.kills);
-    for (name, ..) in LOOPS {
+    for (name, _) in CALLS {
         report.require(name, plan.rounds);
     }
     Ok(report)
@@ -113,7 +119,6 @@ struct Storm<'a> {
     kills: AtomicU64,
     calls: AtomicU64,
     found: Mutex<(Vec<Ack>, Vec<String>)>,
-    turn: Mutex<()>,
 }
 
 fn storm(cx: &Cx, plan: &Plan) -> Outcome<Report> {
@@ -126,17 +131,16 @@ fn storm(cx: &Cx, plan: &Plan) -> Outcome<Report> {
         plan,
         flag: flag.clone(),
         acks,
-        rounds: LOOPS.iter().map(|_| AtomicU64::new(0)).collect(),
+        rounds: CALLS.iter().map(|_| AtomicU64::new(0)).collect(),
         failed: AtomicU64::new(0),
         kills: AtomicU64::new(0),
         calls: AtomicU64::new(0),
         found: Mutex::default(),
-        turn: Mutex::default(),
     };
     let came = thread::scope(|scope| {
-        for at in 0..LOOPS.len() {
+        for calls in LOOPS {
             let storm = &storm;
-            scope.spawn(move || storm.guarded(|| storm.git_loop(at)));
+            scope.spawn(move || storm.guarded(|| storm.git_loop(calls)));
         }
         for _ in 0..plan.callers {
             let storm = &storm;
@@ -170,16 +174,12 @@ impl Storm<'_> {
         }
     }
 
-    fn git_loop(&self, at: usize) -> Outcome {
-        let (_, args, takes_turns) = LOOPS[at];
-        while self.goes_on() {
-            let turn =
-                takes_turns.then(|| self.turn.lock().unwrap_or_else(PoisonError::into_inner));
-            let done = self.repo.git_done(args)?;
-            drop(turn);
-            self.rounds[at].fetch_add(1, Relaxed);
-            // Git is disturbed by its own like and by events not healed yet; what counts is the end.
-            self.failed.fetch_add(u64::from(done.code != 0), Relaxed);
+    fn git_loop(&self, calls: &[usize]) -> Outcome {
+        for at in calls.iter().cycle().take_while(|_| self.goes_on()) {
+            let done = self.repo.git_done(CALLS[*at].1)?;
+            // Git is disturbed by its own like and by events not healed yet: such a round is not one of the floor.
+            let count = if done.code == 0 { &self.rounds[*at] } else { &self.failed };
+            count.fetch_add(1, Relaxed);
         }
         Ok(())
     }
@@ -196,7 +196,7 @@ impl Storm<'_> {
         Ok(())
     }
 
-    /// One worker after the other in this slot; without kills it is one.
+    /// One worker after the other in this slot.
     fn workers(&self, slot: u64, mut dice: Dice) -> Outcome {
         let mut life = 0;
         while self.goes_on() {
@@ -206,16 +206,26 @@ impl Storm<'_> {
                 session: self.repo.session.clone(),
                 acks: self.acks.join(&name),
                 name,
-                count: if self.plan.early { 8 } else { 0 },
+                count: self.appends(),
                 batch: if slot % 4 == 3 { 6 } else { 1 },
                 pad: if slot.is_multiple_of(2) { HEAVY } else { 0 },
                 reopen: 50,
+                gap_ms: self.plan.gap_ms,
                 until: Some(self.flag.clone()),
                 early: self.plan.early,
             };
             self.worker(&orders, &mut dice)?;
         }
         Ok(())
+    }
+
+    /// Appends of one worker: as many as it comes to before its kill, or as do not outlast the deadline of a child.
+    fn appends(&self) -> u64 {
+        match self.plan {
+            Plan { early: true, .. } => 8,
+            Plan { kills: 0, .. } => 200,
+            Plan { .. } => 0,
+        }
     }
 
     fn worker(&self, orders: &Orders, dice: &mut Dice) -> Outcome {
@@ -259,13 +269,13 @@ impl Storm<'_> {
         problems.iter().for_each(|p| report.problem("", p));
         let (of_workers, told) = audit::acks(&self.acks)?;
         acks.extend(of_workers);
-        let verdict = judge(self.repo, &acks)?;
+        let verdict = judge_beside_cleaners(self.repo, &acks)?;
         verdict.problems.iter().for_each(|p| report.problem("", p));
         report.count("events", verdict.events);
         report.count("acknowledged", verdict.acked);
         report.count("single calls", self.calls.load(Relaxed));
         report.count("kills", self.kills.load(Relaxed));
-        for ((name, ..), rounds) in LOOPS.iter().zip(&self.rounds) {
+        for ((name, _), rounds) in CALLS.iter().zip(&self.rounds) {
             report.count(name, rounds.load(Relaxed));
         }
         report.count("rounds of git that failed", self.failed.load(Relaxed));

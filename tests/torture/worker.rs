@@ -4,7 +4,10 @@
 //! written in one call, so it is there as a whole or not at all, whenever the process dies. Anything that the store
 //! did not answer as it should ends the worker with a word on its standard error.
 
-use crate::scribe::{self, Line, Outcome};
+use crate::{
+    lab::pass,
+    scribe::{self, Line, Outcome},
+};
 use git_agentproto::{
     domain::ids::SessionId,
     store::{Appended, GitView},
@@ -14,6 +17,7 @@ use std::{
     fs::OpenOptions,
     io::Write,
     path::{Path, PathBuf},
+    time::Duration,
 };
 
 /// What a worker is to do.
@@ -33,6 +37,8 @@ pub(crate) struct Orders {
     pub(crate) pad: usize,
     /// Appends after which the store is opened anew; 0 = never.
     pub(crate) reopen: u64,
+    /// Milliseconds from one append to the next.
+    pub(crate) gap_ms: u64,
     /// It ends when this file is gone.
     pub(crate) until: Option<PathBuf>,
     /// Planted fault: acknowledge first, and die before the last append.
@@ -51,13 +57,14 @@ impl Orders {
             self.batch.to_string(),
             self.pad.to_string(),
             self.reopen.to_string(),
+            self.gap_ms.to_string(),
             until,
             self.early.to_string(),
         ]
     }
 
     fn from_args(args: &[String]) -> Outcome<Self> {
-        let [session, name, acks, count, batch, pad, reopen, until, early] = args else {
+        let [session, name, acks, count, batch, pad, reopen, gap_ms, until, early] = args else {
             return Err(format!("not the arguments of a worker: {args:?}").into());
         };
         Ok(Self {
@@ -68,6 +75,7 @@ impl Orders {
             batch: batch.parse()?,
             pad: pad.parse()?,
             reopen: reopen.parse()?,
+            gap_ms: gap_ms.parse()?,
             until: Some(PathBuf::from(until)).filter(|p| !p.as_os_str().is_empty()),
             early: early.parse()?,
         })
@@ -100,6 +108,7 @@ pub(crate) fn run(args: &[String]) -> Outcome {
         if !orders.early {
             acknowledge(&orders.acks, &ack_lines(&lines, &appended)?)?;
         }
+        pass(Duration::from_millis(orders.gap_ms));
     }
     Ok(())
 }
