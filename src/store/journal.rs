@@ -327,12 +327,7 @@ impl Store {
         let wait_ms = if locked { 0 } else { self.ref_wait_ms };
         match self.show(frame, wait_ms) {
             Ok(()) => (GitView::Shown, self.seal_if_due(lock, Look::InTurn)),
-            Err(e) => {
-                self.said.add(format!(
-                    "note: it is recorded, git does not show it yet, the next command makes up for that: {e}"
-                ));
-                (GitView::Pending(e.to_string()), Ok(Sealing::NotDue))
-            }
+            Err(e) => (GitView::Pending(e.to_string()), Ok(Sealing::NotDue)),
         }
     }
 
