@@ -85,8 +85,10 @@ pub(super) fn patch(ledger: &Ledger, candidate: &Oid) -> Result<String, CliError
     })?;
     let git = Git::new(ledger.env(), worktree).map_err(|e| failed(&e))?;
     let candidate = candidate.to_string();
+    let quiet = ["-c", "core.fsmonitor=false", "-c", "core.hooksPath=/dev/null"];
     let args = ["diff-tree", "-p", "--root", "--no-commit-id", "--no-ext-diff", "--no-textconv"];
-    let args: Vec<&str> = args.into_iter().chain(["--no-color", candidate.as_str()]).collect();
+    let args = quiet.into_iter().chain(args).chain(["--no-color", candidate.as_str()]);
+    let args: Vec<&str> = args.collect();
     Ok(patch_text(&git.call(&args, b"", &[]).map_err(|e| failed(&e))?))
 }
 

@@ -95,13 +95,16 @@ use crate::{
         oid::{HashKind, Oid},
     },
     limits,
-    sys::env::Env,
+    sys::{
+        env::Env,
+        files::{self, FileError},
+    },
 };
 use group::Group;
 use line::Line;
 use object::{Kind, Object};
 use std::{
-    path::PathBuf,
+    path::{Path, PathBuf},
     sync::{Arc, Mutex, PoisonError},
 };
 use wal::{Wal, WalPaths};
@@ -152,6 +155,21 @@ pub struct KeptPack {
     pub name: String,
 }
 
+/// Refuses links in the place of our directories: we remove what lies in some of them, and what a link leads to is
+/// somebody else's.
+fn require_own_directories(agent: &Path) -> Result<(), StoreError> {
+    const NAMES: [&str; 9] =
+        ["", "tmp", "packing", "merging", "seek", "live", "logs", "local", "damaged"];
+    for name in NAMES {
+        let dir = if name.is_empty() { agent.to_owned() } else { agent.join(name) };
+        if files::look(&dir)?.is_some_and(|found| found.is_symlink()) {
+            let why = std::io::Error::other("it is a symbolic link; put a directory in its place");
+            return Err(FileError::new("use", &dir, why).into());
+        }
+    }
+    Ok(())
+}
+
 impl Store {
     /// Opens the repository, refusing by name what cannot be worked with, and does a due recovery when
     /// the journal lock is free at once; else, or where nothing can be written, reads what is there.
@@ -171,6 +189,7 @@ impl Store {
     pub fn open_as_it_is(location: Location, env: &Env) -> Result<Self, StoreError> {
         let caps::Probed { owner, hash, refs } = caps::probe(&location, env)?;
         let (common, agent) = (location.common_dir.clone(), location.agent_dir());
+        require_own_directories(&agent)?;
         Ok(Self {
             hash,
             odb: odb::Odb::open(&location, owner)?,

@@ -141,7 +141,9 @@ impl Store {
     /// The journal cannot be read.
     pub fn end(&self) -> Result<End, StoreError> {
         let Some(writer) = self.writer()? else { return Ok(End::Held) };
-        writer::end(self, &writer, self.own_tip()?.as_ref())
+        // The note first: somebody may append, and note that, between the two looks.
+        let noted = self.homes.seen(&writer);
+        writer::end(self, noted, self.own_tip()?.as_ref())
     }
 
     /// Reads one journal entry.

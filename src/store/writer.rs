@@ -111,7 +111,7 @@ pub(super) fn require_whole(
     tip: Option<Tip>,
 ) -> Result<Option<Tip>, StoreError> {
     let Some(writer) = find(store)? else { return Ok(tip) };
-    let seen = match end(store, &writer, tip.as_ref())? {
+    let seen = match end(store, store.homes.seen(&writer), tip.as_ref())? {
         End::Held => return Ok(tip),
         // The next entry is noted in its place, and then nobody would hear of it.
         End::Untold(note) => {
@@ -155,8 +155,8 @@ fn segment_of(store: &Store, seen: &Seen, tip: Option<&Tip>) -> Result<Segment, 
 }
 
 /// The end of our journal against what was noted of it.
-pub(super) fn end(store: &Store, writer: &WriterId, tip: Option<&Tip>) -> Result<End, StoreError> {
-    let seen = match store.homes.seen(writer) {
+pub(super) fn end(store: &Store, noted: Noted, tip: Option<&Tip>) -> Result<End, StoreError> {
+    let seen = match noted {
         Noted::Nothing => return Ok(End::Held),
         Noted::Event(seen) => seen,
         Noted::Unreadable(note) => return Ok(End::Untold(note)),

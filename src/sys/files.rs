@@ -330,12 +330,14 @@ pub fn write_private(path: &Path, data: &[u8]) -> Result<(), FileError> {
     done
 }
 
-/// Writes over the beginning of a file, which is made (0600) where it is missing. Not durable by itself.
+/// Writes over the beginning of a file, which is made (0600) where it is missing. Not durable by itself. A link is
+/// refused: what it leads to is somebody else's.
 ///
 /// # Errors
 /// It cannot be opened or written.
 pub fn overwrite(path: &Path, data: &[u8]) -> Result<(), FileError> {
-    let how = OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).clone();
+    let mut how = OpenOptions::new();
+    how.write(true).create(true).truncate(false).mode(0o600).custom_flags(libc::O_NOFOLLOW);
     fill(path, &how, data, Durable::No)
 }
 

@@ -9,6 +9,7 @@ use crate::code::Code;
 use std::{
     fs::{File, OpenOptions, TryLockError},
     io,
+    os::unix::fs::OpenOptionsExt as _,
     path::{Path, PathBuf},
     time::{Duration, Instant},
 };
@@ -98,7 +99,9 @@ impl KernelLock {
 
 #[expect(clippy::disallowed_methods, reason = "a lock is a file")]
 fn open(path: &Path) -> io::Result<File> {
-    OpenOptions::new().create(true).truncate(false).write(true).open(path)
+    // What a link leads to is no lock of ours, and is not to be made by us.
+    let mut how = OpenOptions::new();
+    how.create(true).truncate(false).write(true).custom_flags(libc::O_NOFOLLOW).open(path)
 }
 
 /// False when somebody else holds it.

@@ -55,3 +55,23 @@ fn case_127_a_copied_ack_proves_nothing() {
     env.git_in(&clone, &["fetch", "-q", "origin", "refs/notes/*:refs/notes/*"]);
     assert_eq!(verdict(&env, &clone, &format!("{commit}^..{commit}")), (2, "unknown".into()));
 }
+
+/// Who reviews runs nothing that the agent wrote into the repository's configuration.
+#[test]
+fn a_review_starts_no_program_that_the_repository_names() {
+    let env = TestEnv::new();
+    let policy = env.awaiting("new.txt");
+    env.write_script("canary.sh", "#!/bin/sh\ntouch \"$(git rev-parse --git-common-dir)/ran\"\n");
+    let canary = env.repo().join("canary.sh");
+    let canary = canary.to_str().unwrap();
+    for key in ["core.fsmonitor", "diff.external", "core.pager", "core.editor"] {
+        env.git(&["config", key, canary]);
+    }
+    let ran = || std::fs::remove_file(env.repo().join(".git/ran")).is_ok();
+    env.git(&["status", "--porcelain"]);
+    assert!(ran(), "without care it runs");
+    for words in [&["ack", "-p", &policy][..], &["ack", &policy], &["policy", "show", &policy]] {
+        env.ap(words);
+        assert!(!ran(), "{words:?}");
+    }
+}

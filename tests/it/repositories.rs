@@ -666,3 +666,57 @@ fn the_first_append_leaves_a_packed_refs_file_where_refs_are_files() {
     let text = fs::read_to_string(packed).expect("creating refs is only safe beside one");
     assert!(text.starts_with('#'), "{text}");
 }
+
+/// A link in the place of one of our directories, or of a file that is written in place: what it leads to is
+/// somebody else's, and neither written nor cleared away.
+#[test]
+fn links_in_the_place_of_our_files_are_not_followed() {
+    let env = TestEnv::new();
+    let session = env.adopt("s");
+    let agent = env.repo().join(".git/agentproto");
+    let theirs = env.path("theirs");
+    fs::create_dir(&theirs).unwrap();
+    let content = |name: &str| fs::read_to_string(theirs.join(name)).unwrap();
+    let fill =
+        || ["new.txt", "tmp_1.1"].map(|name| fs::write(theirs.join(name), "theirs").unwrap());
+    fill();
+    for name in ["tmp", "packing", "merging", "logs", "seek", "live"] {
+        let (dir, kept) = (agent.join(name), agent.join(format!("{name}.kept")));
+        let there = fs::rename(&dir, &kept).is_ok();
+        std::os::unix::fs::symlink(&theirs, &dir).unwrap();
+        for words in
+            [&["fsck", "--repair"][..], &["gc"], &["session", "report", &session, "turn-start"]]
+        {
+            let out = env.ap(words);
+            assert!(
+                out.code() != 0 && out.err().contains("symbolic link"),
+                "{name} {words:?}: {out}"
+            );
+        }
+        assert_eq!(fs::read_dir(&theirs).unwrap().count(), 2, "{name}");
+        fs::remove_file(&dir).unwrap();
+        if there {
+            fs::rename(&kept, &dir).unwrap();
+        }
+    }
+    let lock = agent.join("lock");
+    fs::remove_file(&lock).unwrap();
+    std::os::unix::fs::symlink(theirs.join("made"), &lock).unwrap();
+    assert_ne!(env.ap(&["session", "report", &session, "turn-start"]).code(), 0);
+    assert!(!theirs.join("made").exists());
+    fs::remove_file(&lock).unwrap();
+    for dir in [agent.join("seek"), env.home().join(".local/state/agentproto/writers")] {
+        for file in fs::read_dir(&dir).unwrap().map(|f| f.unwrap().path()) {
+            if file.file_name().is_some_and(|n| n == "lock") || file.extension().is_none() {
+                continue;
+            }
+            fs::remove_file(&file).unwrap();
+            std::os::unix::fs::symlink(theirs.join("new.txt"), &file).unwrap();
+        }
+    }
+    env.ap(&["session", "report", &session, "turn-start"]);
+    assert_eq!(
+        (content("new.txt"), content("tmp_1.1")),
+        ("theirs".to_owned(), "theirs".to_owned())
+    );
+}

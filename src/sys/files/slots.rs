@@ -38,6 +38,8 @@ impl Slots {
     pub fn open_or_make(path: &Path) -> Result<Self, FileError> {
         let mut how = OpenOptions::new();
         how.read(true).write(true).create(true).truncate(false).mode(0o600);
+        // What a link leads to is somebody else's.
+        how.custom_flags(libc::O_NOFOLLOW);
         let file = access(Op::Create, &[path], || how.open(path));
         let file = file.map_err(|e| FileError::new("open", path, e))?;
         Ok(Self { file, path: path.to_owned() })
