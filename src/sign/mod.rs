@@ -4,6 +4,7 @@
 //! believed (invariant 12). What cannot be evaluated is an error, never "unsigned" and never "fine".
 
 pub mod choose;
+pub mod exclude;
 pub mod key;
 pub mod signers;
 pub mod ssh;

@@ -175,6 +175,20 @@ impl Signers {
         matching.or_else(literal).map(str::to_owned)
     }
 
+    /// The keys listed under a name, whatever for: all of them are that person's.
+    pub fn keys_of(&self, name: &str) -> impl Iterator<Item = &PublicKey> + use<'_> {
+        // Addresses are written in any case; for who is kept out every spelling counts.
+        let name = name.to_ascii_lowercase();
+        let own = move |line: &&Line| matches(&line.principals.to_ascii_lowercase(), &name);
+        self.0.iter().filter(own).map(|line| &line.key)
+    }
+
+    /// The keys that may sign in `namespace` at some time.
+    pub fn keys_for<'a>(&'a self, namespace: &'a str) -> impl Iterator<Item = &'a PublicKey> {
+        let usable = move |line: &&Line| line.is_for(namespace).is_ok();
+        self.0.iter().filter(usable).map(|line| &line.key)
+    }
+
     fn lines_of<'a>(&'a self, key: &'a PublicKey) -> impl Iterator<Item = &'a Line> {
         self.0.iter().filter(|line| line.key.key_data() == key.key_data())
     }

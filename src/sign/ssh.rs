@@ -97,8 +97,8 @@ pub fn verify(sig_base64: &str, payload: &[u8]) -> Result<PublicKey, SigError> {
 }
 
 /// OpenSSH's armour, which the library reads and writes, around the one word of ours.
-const HEAD: &str = "-----BEGIN SSH SIGNATURE-----";
-const FOOT: &str = "-----END SSH SIGNATURE-----";
+pub(super) const HEAD: &str = "-----BEGIN SSH SIGNATURE-----";
+pub(super) const FOOT: &str = "-----END SSH SIGNATURE-----";
 const ARMOUR_COLUMNS: usize = 70;
 
 fn encode(sig: &SshSig) -> Result<String, ssh_key::Error> {
