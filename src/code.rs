@@ -176,7 +176,7 @@ codes! {
     Unauthorized "unauthorized" REFUSED "sign with a listed key (--key), or have this one listed in the allowed-signers file";
     Replayed "replayed" REFUSED "answer the request that is open now: git agentproto ack";
     Stale "stale" REFUSED "review what is there now, then answer that: git agentproto policy show";
-    Expired "expired" REFUSED "answer again: git agentproto ack";
+    Expired "expired" REFUSED "an answer: give it again, git agentproto ack; a policy: attach it again with a later --expires";
     Orphan "orphan" REFUSED "answer in the clone that made the request";
     Malformed "malformed" REFUSED "have a person answer anew: git agentproto ack";
     ConfirmationNeeded "confirmation-needed" PERSON "review it, then answer with --yes (and --candidate OID)";

@@ -146,6 +146,18 @@ pub const REVIEW_LINE_EDITS: usize = 8_000;
 pub const ACK_EXPIRES_DEFAULT_MS: u64 = 24 * 3600 * 1000;
 /// Longest life of an ack, milliseconds: ten years.
 pub const ACK_EXPIRES_MAX_MS: u64 = 10 * 366 * 24 * 3600 * 1000;
+/// Longest life of a policy, milliseconds: ten years.
+pub const POLICY_LIFE_MAX_MS: u64 = 10 * 366 * 24 * 3600 * 1000;
+/// Approvals by distinct keys that a rule may require.
+pub const ACK_QUORUM_MAX: u32 = 16;
+/// Lines of an acks note that one look judges.
+pub const NOTE_ACKS_PER_LOOK: usize = 20;
+/// Judged lines that a policy remembers; then lines in notes are looked at no more.
+pub const JUDGED_LINES: usize = 256;
+/// Longest line of an acks note that is judged as it is, bytes; of a longer one only so much is kept.
+pub const NOTE_ACK_BYTES: usize = 64 * 1024;
+/// Times a policy is gated again by itself because its branch moved while it was gated or landed.
+pub const REGATES_MAX: u32 = 5;
 /// Default of `wait --timeout`, milliseconds.
 pub const WAIT_DEFAULT_MS: u64 = 3600 * 1000;
 /// How often a waiter looks at the journal ref, milliseconds.
@@ -164,6 +176,7 @@ pub const GIT_CALL_MS: u64 = 120_000;
 /// After a called program ended, how long its output may be held open by others, milliseconds.
 pub const CALL_DRAIN_MS: u64 = 500;
 
+const _: () = assert!(NOTE_ACKS_PER_LOOK < JUDGED_LINES);
 const _: () = assert!(GATE_TIMEOUT_DEFAULT_MS <= GATE_TIMEOUT_MAX_MS);
 const _: () = assert!(CANDIDATE_FILE_BYTES <= CANDIDATE_BYTES);
 const _: () = assert!(ACK_EXPIRES_DEFAULT_MS <= ACK_EXPIRES_MAX_MS);

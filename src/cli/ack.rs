@@ -21,6 +21,7 @@ use crate::{
     },
     ledger::{AckAsk, AckGiven, Ledger, LedgerError},
     limits,
+    runtime::perform::is_due,
 };
 use serde_json::{Value, json};
 use std::path::PathBuf;
@@ -132,9 +133,40 @@ fn give(
     id: &PolicyId,
     ask: &AckAsk,
 ) -> Result<(AckGiven, Policy, Option<Held>), CliError> {
-    let given = ledger.ack(id, ask)?;
+    let given = match ledger.ack(id, ask) {
+        Ok(given) => given,
+        Err(error) => return Err(turned_down(cx, ledger, id, error)),
+    };
     let held = settle(cx, ledger, id, false);
     Ok((given, ledger.require_policy(id)?, held))
+}
+
+/// What became of a policy whose branch moved, or whose time was over, under the answer.
+fn turned_down(cx: &Cx, ledger: &Ledger, id: &PolicyId, error: LedgerError) -> CliError {
+    let code = error.code();
+    let error = CliError::from(error);
+    if !matches!(code, Code::Stale | Code::Expired) {
+        return error;
+    }
+    if ledger.policy(id).ok().flatten().is_some_and(|policy| is_due(&policy)) {
+        settle(cx, ledger, id, false);
+    }
+    let Ok(Some(policy)) = ledger.policy(id) else { return error };
+    match policy.status {
+        Status::AwaitingAck if code == Code::Stale => error.with_hint(format!(
+            "it was gated again and waits again: review it, then git agentproto ack {id}"
+        )),
+        Status::Gating => error.with_hint(format!("it is gated again: git agentproto wait {id}")),
+        Status::Blocked => {
+            let reason = policy.reason.unwrap_or_default();
+            error.with_hint(format!("it is blocked, {reason}: git agentproto policy show {id}"))
+        }
+        Status::AwaitingAck
+        | Status::Watching
+        | Status::Committing
+        | Status::Done
+        | Status::Cancelled => error,
+    }
 }
 
 /// The candidate a person said yes to; `None` for a no.
@@ -214,10 +246,9 @@ fn exit_of(given: &AckGiven, policy: &Policy) -> u8 {
     match (given.decision, policy.status) {
         (Decision::Reject, _) | (Decision::Approve, Status::Done) => exit::DONE,
         (Decision::Approve, Status::Blocked | Status::Cancelled) => exit::NO,
-        (
-            Decision::Approve,
-            Status::Watching | Status::Gating | Status::AwaitingAck | Status::Committing,
-        ) => exit::BROKEN,
+        // More people are asked, or the branch moved and all are asked again.
+        (Decision::Approve, Status::AwaitingAck) => exit::PERSON,
+        (Decision::Approve, Status::Watching | Status::Gating | Status::Committing) => exit::BROKEN,
     }
 }
 
@@ -232,6 +263,8 @@ fn to_json(id: &PolicyId, given: &AckGiven, policy: &Policy, held: Option<&Held>
         "status": policy.status,
         "reason": held.map(|h| h.code.as_str()).or(policy.reason.as_deref()),
         "commitSha": policy.commit_sha,
+        "approvals": policy.approvals(),
+        "ackQuorum": policy.approvals_needed(),
     })
 }
 
@@ -244,6 +277,10 @@ fn to_text(given: &AckGiven, policy: &Policy) -> String {
     let branch = policy.spec.commit.as_ref().map_or("", |c| c.branch.as_str());
     match policy.commit_sha {
         Some(commit) => text.push_str(&format!("{commit} is on {}\n", shown(branch))),
+        None if policy.status == Status::AwaitingAck && policy.approvals() > 0 => {
+            let (there, needed) = (policy.approvals(), policy.approvals_needed());
+            text.push_str(&format!("{there} of {needed} approvals: the policy still waits\n"));
+        }
         None => text.push_str(&format!("the policy is {}\n", policy.status.as_str())),
     }
     text

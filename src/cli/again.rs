@@ -8,7 +8,7 @@ use crate::{
     code::Code,
     domain::{
         path::RepoPath,
-        policy::{CommitSpec, Policy},
+        policy::{CommitSpec, OnStale, Policy},
     },
     ledger::Ledger,
     limits,
@@ -90,6 +90,7 @@ fn words(policy: &Policy, alive: &[String], place: &Place) -> String {
     words.extend(policy.spec.label.iter().flat_map(|l| ["--label".into(), l.clone()]));
     let mut words: Vec<OsString> = words.into_iter().map(OsString::from).collect();
     words.extend(policy.spec.commit.iter().flat_map(|commit| commit_words(commit, place)));
+    words.extend(end_words(policy).into_iter().map(OsString::from));
     words.extend(gate_words(policy).into_iter().map(OsString::from));
     let words: Vec<String> = words.iter().map(|word| shell_word(word)).collect();
     format!("{line} {}", words.join(" ")).trim_end().to_owned()
@@ -110,6 +111,19 @@ fn shell_word(word: &OsStr) -> String {
     }
     out.push('\'');
     out
+}
+
+fn end_words(policy: &Policy) -> Vec<String> {
+    let mut words = Vec::new();
+    if policy.spec.on_stale != OnStale::default() {
+        words.extend(["--on-stale".to_owned(), policy.spec.on_stale.as_str().to_owned()]);
+    }
+    // A time that is over is what was wrong in the first place.
+    let over = policy.reason.as_deref() == Some(Code::Expired.as_str());
+    if let Some(expires) = policy.spec.expires.filter(|_| !over) {
+        words.extend(["--expires".to_owned(), expires.to_string()]);
+    }
+    words
 }
 
 fn gate_words(policy: &Policy) -> Vec<String> {
@@ -187,6 +201,21 @@ mod tests {
         let line = words(&blocked, &[], &Place::default());
         let flags = "'--require-output=^ok$' '--protect=/tests/' '--protect=!x' -- ls 'a b'";
         assert!(line.ends_with(flags), "{line}");
+    }
+
+    #[test]
+    fn how_it_ends_is_asked_again_but_for_a_time_that_is_over() {
+        let mut policy = policy("blocked");
+        policy.spec.gates.clear();
+        policy.spec.on_stale = OnStale::Block;
+        policy.spec.expires = Some(crate::domain::time::Timestamp::from_ms(1_700_000_000_000));
+        let here = Place::default();
+        let line = words(&policy, &[], &here);
+        let end = " --on-stale block --expires 2023-11-14T22:13:20.000Z --ungated";
+        assert!(line.ends_with(end), "{line}");
+        policy.reason = Some("expired".into());
+        let line = words(&policy, &[], &here);
+        assert!(line.ends_with(" --on-stale block --ungated"), "{line}");
     }
 
     #[test]

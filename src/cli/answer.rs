@@ -12,6 +12,7 @@ use crate::{
     },
     ledger::{Ledger, LedgerError},
     runtime::gate::log,
+    sys::clock,
     wire::ack_line::AckLine,
 };
 use serde_json::{Value, json};
@@ -36,7 +37,13 @@ pub(super) fn policy(cx: &Cx, ledger: &Ledger, policy: &Policy) -> Result<Value,
         "tree": policy.candidate.map(|c| c.tree),
         "message": commit.map(|c| c.message.as_str()),
         "requireHumanAck": commit.map(|c| c.require_human_ack),
+        "onStale": policy.spec.on_stale,
+        "stale": stale_if_waiting(ledger, policy)?,
         "acks": policy.acks.iter().map(ack).collect::<Value>(),
+        "approvals": policy.approvals(),
+        "ackQuorum": commit.map(|_| quorum(ledger, policy)).transpose()?,
+        "ackExclude": commit.map(|c| &c.ack_exclude),
+        "refusedAcks": &policy.judged,
         // Policies that follow another one come with a later version.
         "nextPolicyId": null,
     });
@@ -79,6 +86,23 @@ pub(super) fn stopped(policy: &Policy) -> String {
     }
 }
 
+/// Approvals it takes: what the policy was attached with, or more when the rules are stricter by now.
+pub(super) fn quorum(ledger: &Ledger, policy: &Policy) -> Result<u32, CliError> {
+    match policy.status {
+        Status::AwaitingAck => Ok(ledger.quorum(policy)?),
+        Status::Watching
+        | Status::Gating
+        | Status::Committing
+        | Status::Done
+        | Status::Blocked
+        | Status::Cancelled => Ok(policy.approvals_needed()),
+    }
+}
+
+fn stale_if_waiting(ledger: &Ledger, policy: &Policy) -> Result<Option<String>, CliError> {
+    if policy.status == Status::AwaitingAck { stale(ledger, policy) } else { Ok(None) }
+}
+
 /// A policy in a list: what its document says, and what to do next.
 pub(super) fn policy_short(policy: &Policy, next_step: Option<&str>) -> Value {
     let commit = policy.spec.commit.as_ref();
@@ -97,6 +121,8 @@ pub(super) fn policy_short(policy: &Policy, next_step: Option<&str>) -> Value {
         "commitSha": policy.commit_sha,
         "outcome": policy.outcome,
         "since": policy.since,
+        "expires": policy.spec.expires,
+        "expired": policy.is_expired(clock::now()),
         "nextStep": next_step,
     })
 }
@@ -153,8 +179,11 @@ pub(super) fn next_step(
     let name = name_of(cx, ledger, policy)?;
     match policy.status {
         Status::Blocked => again(cx, ledger, policy).map(Some),
-        Status::AwaitingAck if stale(ledger, policy)?.is_some() => {
-            Ok(Some(format!("git agentproto policy cancel {name}")))
+        // A command that performs gates it again, or ends it; `ack` would be refused.
+        Status::AwaitingAck
+            if policy.is_expired(clock::now()) || stale(ledger, policy)?.is_some() =>
+        {
+            Ok(Some(format!("git agentproto wait {name}")))
         }
         Status::Watching
         | Status::Gating

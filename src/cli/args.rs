@@ -10,6 +10,7 @@ use crate::{
         cursor::Since,
         time::{BadDuration, Timestamp, parse_duration_ms},
     },
+    limits,
 };
 
 /// A typed duration in milliseconds; `flag` is where it was typed.
@@ -50,6 +51,20 @@ pub(super) fn since(text: &str, now: Timestamp) -> Result<Since, CliError> {
     }
     let message = format!("--since: neither a cursor, a number nor a time: '{text}'");
     Err(CliError::new(Code::BadTime, message).about("--since"))
+}
+
+/// A typed end: an RFC 3339 time or a duration from now on; `flag` is where it was typed.
+pub(super) fn end(flag: &str, text: &str, now: Timestamp) -> Result<Timestamp, CliError> {
+    if let Ok(at) = text.parse() {
+        return Ok(at);
+    }
+    let ms = duration_ms(flag, text)?;
+    let most = limits::POLICY_LIFE_MAX_MS;
+    let fits = i64::try_from(ms).ok().filter(|_| ms <= most);
+    fits.map(|ms| now.plus_ms(ms)).ok_or_else(|| {
+        let message = format!("{flag}: {ms} ms, at most {most} are accepted");
+        CliError::new(Code::BadTime, message).about(flag)
+    })
 }
 
 /// A command written as one word, split as a shell would but run by none.
@@ -95,6 +110,20 @@ mod tests {
             assert_eq!(since(text, now), Ok(want), "{text}");
         }
         assert_eq!(since("yesterday", now).unwrap_err().code, Code::BadTime);
+    }
+
+    #[test]
+    fn an_end_is_a_time_or_a_duration_from_now_on() {
+        let now = Timestamp::from_ms(1_700_000_000_000);
+        assert_eq!(end("--expires", "2023-11-14T22:13:20Z", now), Ok(now));
+        assert_eq!(end("--expires", "30s", now), Ok(now.plus_ms(30_000)));
+        for (text, code) in [
+            ("30", Code::AmbiguousDuration),
+            ("tomorrow", Code::BadTime),
+            ("9999999d", Code::BadTime),
+        ] {
+            assert_eq!(end("--expires", text, now).unwrap_err().code, code, "{text}");
+        }
     }
 
     #[test]

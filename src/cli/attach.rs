@@ -14,7 +14,7 @@ use crate::{
         ids::{PolicyId, SessionId},
         input::Covers,
         path::unquoted,
-        policy::Status,
+        policy::{OnStale, Status},
     },
     ledger::{AttachAsk, CommitAsk, GateAsk, Recording},
     limits,
@@ -54,6 +54,22 @@ pub(super) struct AttachArgs {
 enum ThenArg {
     Emit,
     Commit,
+}
+
+/// What becomes of a candidate whose branch moved.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+enum OnStaleArg {
+    Regate,
+    Block,
+}
+
+impl From<OnStaleArg> for OnStale {
+    fn from(arg: OnStaleArg) -> Self {
+        match arg {
+            OnStaleArg::Regate => Self::Regate,
+            OnStaleArg::Block => Self::Block,
+        }
+    }
 }
 
 /// Flags of gates.
@@ -123,6 +139,12 @@ pub(super) struct CommonFlags {
     /// A name for the policy
     #[arg(long, value_name = "LABEL")]
     pub(super) label: Option<String>,
+    /// When the branch moved before the commit landed: gate and ask again, or end [default: regate]
+    #[arg(long, value_enum, value_name = "regate|block", hide_possible_values = true)]
+    on_stale: Option<OnStaleArg>,
+    /// When it ends by itself: a duration from now, or an RFC 3339 time [default: never]
+    #[arg(long, value_name = "WHEN")]
+    expires: Option<String>,
     /// Return at once; a process of its own goes on
     #[arg(long)]
     pub(super) no_wait: bool,
@@ -194,7 +216,7 @@ pub(super) fn ask(
     commit: CommitFlags,
     (common, wants_commit): (&CommonFlags, bool),
 ) -> Result<AttachAsk, CliError> {
-    let timeout = gates.gate_timeout.as_deref();
+    let (timeout, expires) = (gates.gate_timeout.as_deref(), common.expires.as_deref());
     Ok(AttachAsk {
         label: common.label.clone(),
         gate_timeout_ms: timeout.map(|t| args::duration_ms("--gate-timeout", t)).transpose()?,
@@ -204,6 +226,8 @@ pub(super) fn ask(
         gate_cwd: gates.gate_cwd,
         gates: gate_asks(&gates.gates, gates.words)?,
         commit: if wants_commit { Some(commit.ask(cx)?) } else { None },
+        on_stale: common.on_stale.map(OnStale::from),
+        expires: expires.map(|text| args::end("--expires", text, clock::now())).transpose()?,
     })
 }
 

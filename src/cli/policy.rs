@@ -16,7 +16,7 @@ use crate::{
         gate::{GateEnd, GateResult, Verdict},
         ids::{PolicyId, SessionId},
         input::Input,
-        policy::{Policy, Status},
+        policy::{OnStale, Policy, Status},
     },
     engine::{Effect, gate_key},
     ledger::Ledger,
@@ -165,6 +165,9 @@ fn state_words(policy: &Policy) -> String {
     match (policy.status, &policy.reason) {
         (Status::Cancelled, _) => answer::stopped(policy),
         (status, Some(reason)) => format!("{}: {reason}", status.as_str()),
+        (status, None) if policy.is_expired(clock::now()) => {
+            format!("{}, its time is over", status.as_str())
+        }
         (status, None) => status.as_str().to_owned(),
     }
 }
@@ -223,6 +226,13 @@ pub(super) fn show_text(cx: &Cx, ledger: &Ledger, policy: &Policy) -> Result<Str
         }
     }
     if policy.status == Status::AwaitingAck {
+        let quorum = answer::quorum(ledger, policy)?;
+        if quorum > 1 {
+            text.push_str(&format!("  approvals {} of {quorum}\n", policy.approvals()));
+        }
+        if let Some(stale) = answer::stale(ledger, policy)? {
+            text.push_str(&format!("  stale     {}\n", shown(&stale)));
+        }
         match ledger.review(&policy.policy_id) {
             Ok(review) => text.push_str(&review::diffstat(cx, &review)),
             // The rest is worth showing.
@@ -289,9 +299,19 @@ fn head(cx: &Cx, policy: &Policy) -> String {
         row("candidate", candidate.commit.to_string());
         row("parent", candidate.parent.to_string());
     }
+    if policy.spec.on_stale != OnStale::default() {
+        row("on stale", policy.spec.on_stale.as_str().to_owned());
+    }
+    if let Some(expires) = policy.spec.expires {
+        let over = if policy.is_expired(clock::now()) { " (over)" } else { "" };
+        row("expires", format!("{expires}{over}"));
+    }
     for ack in &policy.acks {
         let why = answer::ack_reason(ack).map(|why| format!(": {why}")).unwrap_or_default();
         row("ack", format!("{} by {} ({}){why}", ack.decision, ack.signer, ack.key));
+    }
+    for judged in &policy.judged {
+        row("refused", format!("{} (line {})", judged.outcome, judged.line));
     }
     if let Some(commit) = &policy.commit_sha {
         row("commit", commit.to_string());

@@ -36,6 +36,13 @@ fn screen(cx: &Cx, review: &Review, tails: &[Option<String>]) -> String {
     text.push_str(&diffstat(cx, review));
     line(&mut text, &format!("\ndiff       git show {}", review.candidate.commit));
     text.push_str(&gates(review, tails));
+    if review.quorum > 1 {
+        let there = review.policy.approvals();
+        line(&mut text, &format!("approvals  {there} of {}", review.quorum));
+    }
+    if !review.exclude.is_empty() {
+        line(&mut text, &format!("not asked  {}", shown(&review.exclude.join(", "))));
+    }
     for ack in &review.policy.acks {
         let said = format!("{} by {} ({})", ack.decision, ack.signer, ack.key);
         line(&mut text, &format!("ack        {}", shown(&said)));
@@ -192,6 +199,8 @@ mod tests {
             stale: Some("refs/heads/main is elsewhere".into()),
             rule_change: false,
             touches_rules: true,
+            quorum: 2,
+            exclude: vec!["author".into()],
             signers: Ok(SignersSeen {
                 source: "global",
                 place: "/etc/allowed".into(),
@@ -219,7 +228,8 @@ mod tests {
                  D  100644 to none  not counted  .agentproto/x\n  \
                  A  none to 100755  +2 -0        evil\\u{{202e}}txt\n\n\
                  diff       git show {commit}\n\
-                 gate       ls 'a b': pass, exit code 0, 12 ms\n    | fine\\x07\n"
+                 gate       ls 'a b': pass, exit code 0, 12 ms\n    | fine\\x07\n\
+                 approvals  0 of 2\nnot asked  author\n"
             )
         );
     }

@@ -88,7 +88,7 @@ pub(super) fn exit_of(policy: &Policy) -> u8 {
         // As at the gate: a reason is a clear no or it is "cannot tell", whatever a command that is refused
         // for the same reason exits with.
         Status::Blocked => match policy.reason.as_deref().map(str::parse::<Code>) {
-            Some(Ok(code)) if code.exit() == exit::NO => exit::NO,
+            Some(Ok(code)) if code.exit() == exit::NO || code == Code::Expired => exit::NO,
             Some(Ok(_)) => exit::BROKEN,
             // Other versions may have other reasons; what the gates said is left.
             Some(Err(_)) | None => match policy.verdict() {
@@ -116,6 +116,7 @@ mod tests {
             ("blocked", Some("gate-not-runnable"), 2),
             ("blocked", Some("path-is-directory"), 2),
             ("blocked", Some("stale-candidate"), 1),
+            ("blocked", Some("expired"), 1),
             ("blocked", Some("a-code-of-a-later-version"), 1),
             ("awaiting-ack", None, 5),
             ("committing", None, 2),

@@ -57,6 +57,13 @@ struct Waiting {
     stale: Option<String>,
 }
 
+impl Waiting {
+    /// An answer given now would be turned down.
+    fn is_past(&self) -> bool {
+        self.stale.is_some() || self.policy.is_expired(clock::now())
+    }
+}
+
 /// A policy for which something is to be done.
 struct Due {
     policy: Policy,
@@ -196,20 +203,22 @@ impl Overview {
     }
 
     fn acks_text(&self, cx: &Cx, text: &mut String) {
-        let waiting = self.acks.iter().filter(|w| w.stale.is_none());
+        let waiting = self.acks.iter().filter(|w| !w.is_past());
         let waiting = waiting.map(|w| {
             (&w.policy, answer::open_step(cx, &w.policy, &self.names.of_policy(&w.policy)))
         });
         self.with_next_step(cx, text, "Waiting for your ack:", &waiting.collect::<Vec<_>>());
-        let stale: Vec<&Waiting> = self.acks.iter().filter(|w| w.stale.is_some()).collect();
+        let stale: Vec<&Waiting> = self.acks.iter().filter(|w| w.is_past()).collect();
         if stale.is_empty() {
             return;
         }
         line(text, &cx.paint.bold("Waiting for an ack, but stale:"));
         for Waiting { policy, stale } in stale {
             text.push_str(&policy::rows(cx, &self.names, std::slice::from_ref(policy), "  "));
-            fitted(cx, text, stale.as_deref().unwrap_or_default());
-            let next = format!("git agentproto policy cancel {}", self.names.of_policy(policy));
+            if let Some(stale) = stale {
+                fitted(cx, text, stale);
+            }
+            let next = format!("git agentproto wait {}", self.names.of_policy(policy));
             line(text, &format!("      {next}"));
         }
     }

@@ -190,6 +190,9 @@ bodies! {
     GatingStarted {
         /// Number of the gate run, from 1.
         attempt: u32,
+        /// Why it is gated again, when its turn was gated before.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        because: Option<String>,
     }
     /// `policy:passed`.
     GatePassed {
@@ -237,6 +240,9 @@ bodies! {
         /// The consumed ack.
         #[serde(flatten)]
         ack: AckRecord,
+        /// Approvals by distinct keys that the rules required at that instant.
+        #[serde(default = "super::policy::one", skip_serializing_if = "super::policy::is_one")]
+        quorum: u32,
     }
     /// `policy:committed`.
     Committed {

@@ -72,6 +72,18 @@ pub enum Input {
         /// Whose.
         policy: PolicyId,
     },
+    /// The branch is not at the candidate's parent any more.
+    TipMoved {
+        /// Whose.
+        policy: PolicyId,
+        /// Where the branch is; none when it is gone.
+        tip: Option<Oid>,
+    },
+    /// The time of a policy is over.
+    TimeUp {
+        /// Whose.
+        policy: PolicyId,
+    },
     /// The candidate can not land, or can no longer.
     LandingImpossible {
         /// Whose.
@@ -169,6 +181,13 @@ pub enum RunEnd {
         /// One sentence more.
         because: Option<String>,
     },
+    /// The branch moved while they ran: what they said is about a commit that has another parent by now.
+    Moved {
+        /// One sentence more.
+        because: String,
+    },
+    /// The time of the policy was over before they ended.
+    OutOfTime,
     /// It could not be told.
     Broken {
         /// Code of why.
@@ -189,14 +208,27 @@ pub struct JudgedAck {
     pub signature: Signature,
     /// This repository's id.
     pub repo: String,
-    /// Id of the `policy:commit-ready` event of the policy, when there is one.
-    pub request: Option<Oid>,
+    /// The request it answers, as this clone's journal knows it; none when it does not.
+    pub asked: Option<Asked>,
+    /// Approvals by distinct keys that the rules require now.
+    pub quorum: u32,
     /// Digest over the gate lines of the green attempt.
     pub gates: String,
     /// Where the policy's branch is now.
     pub tip: Option<Oid>,
     /// Now.
     pub at: Timestamp,
+}
+
+/// A `policy:commit-ready` event that a line answers.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Asked {
+    /// Whose request it was.
+    pub policy: PolicyId,
+    /// Number of the event.
+    pub seq: u64,
+    /// It got all the answers it needs.
+    pub answered: bool,
 }
 
 /// What a signature is worth.

@@ -1,14 +1,17 @@
 //! Policies: what happens when a session's turn ends.
 
 use super::{
-    ack::Decision,
+    ack::{AckOutcome, Decision},
+    digest::sha256,
     gate::{Gate, GateResult, Verdict},
     ids::{PolicyId, SessionId},
     oid::Oid,
     path::RepoPath,
     time::Timestamp,
 };
+use crate::limits;
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeSet;
 
 /// What a green gate leads to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -100,6 +103,47 @@ impl Outcome {
     }
 }
 
+/// What becomes of a candidate whose branch moved before it landed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum OnStale {
+    /// The policy is gated on the new tip and asks again.
+    #[default]
+    Regate,
+    /// The policy ends.
+    Block,
+}
+
+impl OnStale {
+    /// The word used everywhere.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Regate => "regate",
+            Self::Block => "block",
+        }
+    }
+
+    #[expect(clippy::trivially_copy_pass_by_ref, reason = "the signature serde asks for")]
+    fn is_default(&self) -> bool {
+        *self == Self::default()
+    }
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "the signature serde asks for")]
+pub(super) fn is_one(n: &u32) -> bool {
+    *n == 1
+}
+
+pub(super) fn one() -> u32 {
+    1
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "the signature serde asks for")]
+fn is_zero(n: &u32) -> bool {
+    *n == 0
+}
+
 /// The commit part of a policy, fixed at attach.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -121,6 +165,12 @@ pub struct CommitSpec {
     /// Submodules that `.gitmodules` declares are meant: the commit each is on.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub allow_submodule: bool,
+    /// Approvals by distinct keys that were required when it was attached. A rule in force later can only raise it.
+    #[serde(default = "one", skip_serializing_if = "is_one")]
+    pub ack_quorum: u32,
+    /// Whose answer did not count when it was attached: `author`, principals, fingerprints of keys.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub ack_exclude: Vec<String>,
 }
 
 impl CommitSpec {
@@ -150,6 +200,12 @@ pub struct PolicySpec {
     pub commit: Option<CommitSpec>,
     /// Covers what ended after this event number.
     pub base: u64,
+    /// What becomes of a candidate whose branch moved.
+    #[serde(default, skip_serializing_if = "OnStale::is_default")]
+    pub on_stale: OnStale,
+    /// When it ends unless it is over by then; never when absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub expires: Option<Timestamp>,
 }
 
 /// The commit object built after a green gate, before the ack.
@@ -181,6 +237,23 @@ pub struct AckRecord {
     pub signers_digest: String,
     /// When it was consumed.
     pub at: Timestamp,
+}
+
+/// A line that was judged and is of no use any more.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct JudgedLine {
+    /// The first half of its SHA-256: enough to know it again.
+    pub line: String,
+    /// What it turned out to be.
+    pub outcome: AckOutcome,
+}
+
+/// The name under which a judged line is known again: half of its SHA-256, hex.
+#[must_use]
+pub fn line_digest(line: &str) -> String {
+    let mut digest = sha256(line.as_bytes());
+    digest.truncate(digest.len() / 2);
+    digest
 }
 
 /// The whole state of a policy: the document `open/<x>/<id>.json`.
@@ -228,6 +301,15 @@ pub struct Policy {
     /// Consumed acks.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub acks: Vec<AckRecord>,
+    /// The most approvals that a rule in force at one of its acks required.
+    #[serde(default = "one", skip_serializing_if = "is_one")]
+    pub quorum: u32,
+    /// Lines that were turned down, or that were for a candidate before this one.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub judged: Vec<JudgedLine>,
+    /// Times it was gated again by itself: while it was gated or landed, with nobody asked in between.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub regates: u32,
     /// The landed commit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub commit_sha: Option<Oid>,
@@ -245,6 +327,48 @@ impl Policy {
     #[must_use]
     pub fn verdict(&self) -> Option<Verdict> {
         self.results.last().map(|r| r.verdict)
+    }
+
+    /// True when its time is over at this instant.
+    #[must_use]
+    pub fn is_expired(&self, at: Timestamp) -> bool {
+        !self.status.is_terminal() && self.spec.expires.is_some_and(|expires| expires <= at)
+    }
+
+    /// Approvals by distinct keys that it takes to land.
+    #[must_use]
+    pub fn approvals_needed(&self) -> u32 {
+        self.spec.commit.as_ref().map_or(1, |c| c.ack_quorum).max(self.quorum)
+    }
+
+    /// Distinct keys that approved the present candidate.
+    #[must_use]
+    pub fn approvals(&self) -> u32 {
+        let approving = self.acks.iter().filter(|ack| ack.decision == Decision::Approve);
+        let keys: BTreeSet<&str> = approving.map(|ack| ack.key.as_str()).collect();
+        u32::try_from(keys.len()).unwrap_or(u32::MAX)
+    }
+
+    /// True when what was answered decides: a no, or as many approvals as it takes.
+    #[must_use]
+    pub fn is_answered(&self) -> bool {
+        self.acks.iter().any(|ack| ack.decision == Decision::Reject)
+            || (!self.acks.is_empty() && self.approvals() >= self.approvals_needed())
+    }
+
+    /// True for a line that was consumed or turned down before.
+    #[must_use]
+    pub fn knows(&self, line: &str) -> bool {
+        let digest = line_digest(line);
+        self.acks.iter().any(|ack| ack.line == line)
+            || self.judged.iter().any(|judged| judged.line == digest)
+    }
+
+    /// Remembers a judged line, as long as there is room.
+    pub fn remember(&mut self, line: &str, outcome: AckOutcome) {
+        if self.judged.len() < limits::JUDGED_LINES {
+            self.judged.push(JudgedLine { line: line_digest(line), outcome });
+        }
     }
 
     /// The gate lines of the last attempt, in gate order.

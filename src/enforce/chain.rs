@@ -20,7 +20,7 @@ use crate::{
         session::Session,
         time::Timestamp,
     },
-    engine::{ENGINE, State, step},
+    engine::{ENGINE, OLDEST_ENGINE, State, step},
     store::{
         End, Segment, StoreError, Tip,
         object::{Kind, Object, hash},
@@ -74,8 +74,10 @@ pub(super) struct Story {
     pub(super) attached: Oid,
     pub(super) passed: Option<Oid>,
     pub(super) ready: Option<Ready>,
-    /// Consumed acks in order: the event, and when.
-    pub(super) acked: Vec<(Oid, Timestamp)>,
+    /// Acks consumed for the present request, in order.
+    pub(super) acked: Vec<Acked>,
+    /// Candidates that were gated again instead of landing, and whether somebody had approved them.
+    pub(super) former: Vec<(Oid, bool)>,
     /// The last line that was turned down.
     pub(super) refused: Option<(AckOutcome, String)>,
     /// The event, and the commit it names.
@@ -87,6 +89,26 @@ pub(super) struct Story {
 pub(super) struct Ready {
     pub(super) id: Oid,
     pub(super) ack: bool,
+    pub(super) candidate: Oid,
+}
+
+impl Story {
+    /// Gated again: what was said before is about another candidate.
+    fn begin_again(&mut self) {
+        if let Some(ready) = self.ready.take() {
+            self.former.push((ready.candidate, !self.acked.is_empty()));
+        }
+        self.passed = None;
+        self.refused = None;
+        self.acked.clear();
+    }
+}
+
+/// A `policy:acked` event.
+#[derive(Clone, Debug)]
+pub(super) struct Acked {
+    pub(super) id: Oid,
+    pub(super) at: Timestamp,
 }
 
 /// A journal that was read.
@@ -106,6 +128,8 @@ pub(super) struct Chain {
     pub(super) began: Began,
     pub(super) state: State,
     pub(super) stories: BTreeMap<PolicyId, Story>,
+    /// The event that consumed a line first.
+    pub(super) consumed: HashMap<String, Oid>,
 }
 
 impl Chain {
@@ -121,6 +145,7 @@ impl Chain {
             began: Began::NotYet,
             state: State::default(),
             stories: BTreeMap::new(),
+            consumed: HashMap::new(),
         }
     }
 
@@ -280,9 +305,10 @@ impl Replay<'_> {
             return Err(format!("Seq is {}, expected {expected}", message.seq));
         }
         self.begins(&message, begins)?;
-        if message.engine != ENGINE {
+        if !(OLDEST_ENGINE..=ENGINE).contains(&message.engine) {
             let engine = message.engine;
-            return Err(format!("engine {engine} made it, this version can only check {ENGINE}"));
+            let known = format!("{OLDEST_ENGINE} to {ENGINE}");
+            return Err(format!("engine {engine} made it, this version can only check {known}"));
         }
         let recorded = message.recorded().map_err(|e| e.to_string())?;
         let recorded = recorded.ok_or_else(|| format!("the kind {} is not known", message.kind))?;
@@ -456,13 +482,20 @@ impl Replay<'_> {
             passed: None,
             ready: None,
             acked: Vec::new(),
+            former: Vec::new(),
             refused: None,
             committed: None,
         });
         match &recorded.event.body {
             Body::GatePassed(_) => story.passed = Some(id),
-            Body::CommitReady(e) => story.ready = Some(Ready { id, ack: e.ack }),
-            Body::PolicyAcked(_) => story.acked.push((id, recorded.at)),
+            Body::CommitReady(e) => {
+                story.ready = Some(Ready { id, ack: e.ack, candidate: e.candidate.commit });
+            }
+            Body::PolicyAcked(e) => {
+                story.acked.push(Acked { id, at: recorded.at });
+                self.chain.consumed.entry(e.ack.line.clone()).or_insert(id);
+            }
+            Body::GatingStarted(_) => story.begin_again(),
             Body::AckRefused(e) => story.refused = Some((e.outcome, e.because.clone())),
             Body::Committed(e) => story.committed = Some((id, e.commit)),
             Body::SessionStarted(_)
@@ -473,7 +506,6 @@ impl Replay<'_> {
             | Body::SessionExited(_)
             | Body::CommandDone(_)
             | Body::PolicyAttached(_)
-            | Body::GatingStarted(_)
             | Body::PolicyFailed(_)
             | Body::PolicyCancelled(_) => {}
         }

@@ -6,7 +6,7 @@
 //! A question that cannot be answered is `unknown`, never a yes and never a no.
 
 use super::{
-    chain::{Chain, Ready, Story},
+    chain::{Acked, Chain, Ready, Story},
     commits::{Commit, Objects},
 };
 use crate::{
@@ -18,15 +18,15 @@ use crate::{
         oid::Oid,
         path::quoted,
         policy::{AckRecord, Candidate, CommitSpec, Policy, Status},
-        time::Timestamp,
     },
-    sign::{self, choose::SignersInForce},
+    sign::{self, choose::SignersInForce, exclude::Excluded},
+    store::object::Kind,
     wire::{
         ack_line::AckLine,
         gate_line::{GateLine, GatedOn, gates_digest},
     },
 };
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 
 /// What is known of one commit, best first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -170,8 +170,6 @@ pub(super) struct Bench<'a> {
     named: HashMap<Oid, Vec<(&'a Chain, PolicyId)>>,
     /// What was approved, by the tree it leads to.
     approved: HashMap<Oid, (Oid, PolicyId)>,
-    /// The event that consumed a line first.
-    consumed: HashMap<&'a str, Oid>,
 }
 
 impl<'a> Bench<'a> {
@@ -181,7 +179,6 @@ impl<'a> Bench<'a> {
         signers: Result<SignersInForce, String>,
     ) -> Self {
         let mut named: HashMap<Oid, Vec<(&Chain, PolicyId)>> = HashMap::new();
-        let mut consumed = HashMap::new();
         let mut approved = HashMap::new();
         for chain in chains.iter().filter(|c| c.broken.is_none()) {
             for (id, policy) in &chain.state.policies {
@@ -191,15 +188,16 @@ impl<'a> Bench<'a> {
                 if let (Some(candidate), Some(commit)) = (policy.candidate, policy.commit_sha) {
                     approved.entry(candidate.tree).or_insert((commit, id.clone()));
                 }
+                let former = chain.stories.get(id).map_or(&[][..], |s| s.former.as_slice());
+                commits.extend(former.iter().map(|(commit, _)| *commit));
+                commits.sort();
+                commits.dedup();
                 for commit in commits {
                     named.entry(commit).or_default().push((chain, id.clone()));
                 }
             }
-            for (event, line) in acks_in_order(chain) {
-                consumed.entry(line).or_insert(event);
-            }
         }
-        Self { objects, chains, signers, named, approved, consumed }
+        Self { objects, chains, signers, named, approved }
     }
 
     /// Judges one commit by the best that any sound journal says of it.
@@ -311,60 +309,82 @@ impl<'a> Bench<'a> {
         }
     }
 
-    /// Who approved, when exactly this candidate was approved.
+    /// Who approved, when exactly this candidate was approved by as many keys as it takes.
     fn acked(&self, chain: &Chain, policy: &Policy, story: &Story) -> Result<String, Fault> {
-        let (Some(record), Some((event, at)), Some(ready)) =
-            (policy.acks.last(), story.acked.last(), story.ready)
-        else {
+        let Some(ready) = story.ready.filter(|_| !policy.acks.is_empty()) else {
             return Err(ungoverned("no ack was consumed"));
         };
+        if policy.acks.len() != story.acked.len() {
+            return Err(ungoverned("its acks are not those that were consumed"));
+        }
+        let (mut keys, mut names) = (BTreeSet::new(), Vec::new());
+        for (record, event) in policy.acks.iter().zip(&story.acked) {
+            let said = self.approved_by((chain, policy), ready, (record, event))?;
+            keys.insert(said.key);
+            names.push(said.signer);
+        }
+        let (there, needed) = (keys.len(), policy.approvals_needed());
+        if u32::try_from(there).is_ok_and(|there| there < needed) {
+            return Err(ungoverned(format!("{there} of {needed} keys approved it")));
+        }
+        Ok(names.join(", "))
+    }
+
+    /// What one consumed line says, when it is an approval of exactly this candidate by somebody who may.
+    fn approved_by(
+        &self,
+        (chain, policy): (&Chain, &Policy),
+        ready: Ready,
+        (record, event): (&AckRecord, &Acked),
+    ) -> Result<AckStatement, Fault> {
         let line = AckLine::parse(&record.line).map_err(|e| (Outcome::Malformed, e.to_string()))?;
         let said = &line.statement;
         if !answers(said, chain, policy, ready.id) {
-            return Err(self.misdirected(&record.line, event));
+            return Err(self.misdirected(&record.line, &event.id));
         }
         if said.decision == Decision::Reject {
             return Err(ungoverned("its line is a rejection"));
         }
-        let signers = self.signers.as_ref().map_err(|why| unreadable(why))?;
-        sign::judge(&line, &signers.signers, *at)
+        let signers = &self.signers.as_ref().map_err(|why| unreadable(why))?.signers;
+        sign::judge(&line, signers, event.at)
             .map_err(|why| (of_ack(why.outcome()), why.to_string()))?;
+        if let Some(why) = self.excluded(policy, ready)?.why(said, signers) {
+            return Err((Outcome::Unauthorized, why));
+        }
         as_recorded(record, said)?;
         binds(said, policy)?;
-        if *at >= said.expires {
+        if event.at >= said.expires {
             return Err((Outcome::Expired, format!("it was consumed after {}", said.expires)));
         }
-        Ok(said.signer.clone())
+        Ok(line.statement)
+    }
+
+    /// Whose answer did not count by what the policy was attached with.
+    fn excluded(&self, policy: &Policy, ready: Ready) -> Result<Excluded, Fault> {
+        let words = policy.spec.commit.as_ref().map_or(&[][..], |c| c.ack_exclude.as_slice());
+        if words.is_empty() {
+            return Ok(Excluded::default());
+        }
+        let commit = self.objects.get(&ready.candidate, Kind::Commit);
+        Ok(Excluded::new(words, &commit.map_err(|e| unreadable(&e))?))
     }
 
     /// A line that answers some other request: one that was consumed before, or one not known here.
     fn misdirected(&self, line: &str, event: &Oid) -> Fault {
-        if self.consumed.get(line).is_some_and(|first| first != event) {
+        let sound = self.chains.iter().filter(|c| c.broken.is_none());
+        let mut first = sound.filter_map(|c| c.consumed.get(line));
+        if first.any(|first| first != event) {
             return (Outcome::Replayed, "its line was consumed before".to_owned());
         }
         (Outcome::Orphan, "its line answers a request that its policy did not make".to_owned())
     }
 }
 
-/// Every consumed line with its event, oldest first.
-fn acks_in_order(chain: &Chain) -> impl Iterator<Item = (Oid, &str)> {
-    let mut all: Vec<(Timestamp, u64, Oid, &str)> = Vec::new();
-    for (id, story) in &chain.stories {
-        // Of a story that is not whole it cannot be told which event consumed which line.
-        let Some((policy, _)) = chain.policy(id).filter(|_| story.whole) else { continue };
-        let lines = policy.acks.iter().map(|a| a.line.as_str());
-        let request = policy.request_seq.unwrap_or(0);
-        all.extend(story.acked.iter().zip(lines).map(|((e, at), line)| (*at, request, *e, line)));
-    }
-    all.sort();
-    all.into_iter().map(|(_, _, event, line)| (event, line))
-}
-
 fn evidence(story: &Story) -> Vec<Oid> {
     let mut ids = vec![story.attached];
     ids.extend(story.passed);
     ids.extend(story.ready.map(|r| r.id));
-    ids.extend(story.acked.iter().map(|(id, _)| *id));
+    ids.extend(story.acked.iter().map(|acked| acked.id));
     ids.extend(story.committed.map(|(id, _)| id));
     ids
 }
@@ -376,6 +396,12 @@ fn candidate_of(
     policy: &Policy,
     story: &Story,
 ) -> Result<(Candidate, Ready), Fault> {
+    if let Some((_, approved)) = story.former.iter().find(|(former, _)| *former == sha)
+        && policy.candidate.is_none_or(|c| c.commit != sha)
+    {
+        let why = "it was gated again on another parent before it could land".to_owned();
+        return Err(if *approved { (Outcome::Stale, why) } else { ungoverned(why) });
+    }
     let (Some(candidate), Some(ready)) = (policy.candidate, story.ready) else {
         return Err(ungoverned("its policy never had a candidate"));
     };
@@ -405,6 +431,10 @@ fn was_allowed(policy: &Policy, story: &Story) -> Result<(), Fault> {
         Status::AwaitingAck => match &story.refused {
             Some((outcome, because)) => {
                 Err((of_ack(*outcome), format!("the only ack was turned down: {because}")))
+            }
+            None if policy.approvals() > 0 => {
+                let (there, needed) = (policy.approvals(), policy.approvals_needed());
+                Err(ungoverned(format!("{there} of {needed} keys approved it so far")))
             }
             None => Err(ungoverned(format!("nobody approved it, its policy is {status}"))),
         },

@@ -2,27 +2,25 @@
 
 use super::{
     decide::{Draft, Refusal, refuse},
-    policy::{fail, load, terminal},
+    policy::{expire, has_approved, load, moved, terminal},
 };
 use crate::{
     code::Code,
     domain::{
-        ack::{AckOutcome, AckStatement},
+        ack::{AckOutcome, AckStatement, Decision},
         event::{AckRefused, Body, Entity, Event, PolicyAcked},
         ids::PolicyId,
-        input::{JudgedAck, Signature},
+        input::{Asked, JudgedAck, Signature},
         policy::{AckRecord, Policy, Status},
+        time::Timestamp,
     },
 };
 
-/// What a line turned out to be.
-enum Judgement {
-    Good(AckRecord),
-    Bad(AckOutcome, String),
-}
+/// What is wrong with a line.
+type Bad = (AckOutcome, String);
 
-/// Decides what an arriving line leads to: consumed, or refused and recorded. A refused line changes nothing else,
-/// but for a branch that moved away: then the policy is blocked as well (decisions 25).
+/// Decides what an arriving line leads to: consumed, or refused and recorded. A refused line changes nothing else; but
+/// a branch that moved, or a time that is over, is what any look at the policy would have found as well.
 pub(super) fn arrived(draft: &mut Draft, id: &PolicyId, ack: JudgedAck) -> Result<(), Refusal> {
     let policy = load(draft, id)?;
     match policy.status {
@@ -33,41 +31,81 @@ pub(super) fn arrived(draft: &mut Draft, id: &PolicyId, ack: JudgedAck) -> Resul
         }
         Status::Done | Status::Blocked | Status::Cancelled => return Err(terminal(&policy)),
     }
-    let line = ack.line.clone();
-    let moved = policy.candidate.is_some_and(|c| ack.tip != Some(c.parent));
-    let body = match judge(&policy, ack) {
-        Judgement::Good(record) => PolicyAcked { ack: record }.into(),
-        Judgement::Bad(outcome, because) => Body::from(AckRefused { outcome, because, line }),
+    let at = draft.at();
+    let (line, quorum) = (ack.line.clone(), ack.quorum.max(policy.approvals_needed()));
+    let is_away = policy.candidate.is_some_and(|c| ack.tip != Some(c.parent));
+    let (body, outcome) = match judge(&policy, ack, at) {
+        Ok(record) => (Body::from(PolicyAcked { ack: record, quorum }), AckOutcome::Valid),
+        Err((outcome, because)) => (AckRefused { outcome, because, line }.into(), outcome),
     };
-    let refused_as_stale = matches!(&body, Body::AckRefused(r) if r.outcome == AckOutcome::Stale);
     let sessions = policy.spec.session_ids.clone();
     draft.push(Event { subject: Entity::Policy(id.clone()), sessions, body })?;
-    if moved && refused_as_stale {
+    if policy.is_expired(at) {
+        expire(draft, &policy)
+    } else if is_away && outcome == AckOutcome::Stale {
         let because = "the branch is no longer at the candidate's parent".to_owned();
-        fail(draft, &policy, Code::StaleCandidate, because)?;
+        moved(draft, &policy, because, false)
+    } else {
+        Ok(())
+    }
+}
+
+/// The record of a line that counts, or what is wrong with it.
+fn judge(policy: &Policy, ack: JudgedAck, now: Timestamp) -> Result<AckRecord, Bad> {
+    let said = ack.statement.as_ref().map_err(|why| (AckOutcome::Malformed, why.clone()))?;
+    if policy.knows(&ack.line) {
+        return Err((AckOutcome::Replayed, "this line was judged before".to_owned()));
+    }
+    // Before anything that the line says is believed.
+    if let Signature::Forged(why) = &ack.signature {
+        return Err((AckOutcome::Forged, why.clone()));
+    }
+    answers(policy, &ack, said)?;
+    let record = match &ack.signature {
+        Signature::Good(record) => record.clone(),
+        Signature::Forged(why) => return Err((AckOutcome::Forged, why.clone())),
+        Signature::Unauthorized(why) => return Err((AckOutcome::Unauthorized, why.clone())),
+    };
+    if (&record.signer, &record.key) != (&said.signer, &said.key) {
+        let because = format!("it names {} with {}", said.signer, said.key);
+        return Err((AckOutcome::Unauthorized, because));
+    }
+    is_bound(policy, &ack, said)?;
+    in_time(policy, &ack, said, now)?;
+    if said.decision == Decision::Approve && has_approved(policy, &record.key) {
+        let because = format!("{} approved it already", record.key);
+        return Err((AckOutcome::Replayed, because));
+    }
+    // Only the line itself says what was decided.
+    Ok(AckRecord { decision: said.decision, at: ack.at, line: ack.line, ..record })
+}
+
+/// It is the answer to the request that is open now.
+fn answers(policy: &Policy, ack: &JudgedAck, said: &AckStatement) -> Result<(), Bad> {
+    let stranger = || {
+        let because = "it answers a request that this policy did not make".to_owned();
+        Err((AckOutcome::Orphan, because))
+    };
+    let Some(Asked { policy: whose, seq, answered }) = &ack.asked else { return stranger() };
+    if said.repo != ack.repo || said.policy != *whose {
+        return stranger();
+    }
+    if *whose != policy.policy_id {
+        let because = format!("it answers a request of {whose}");
+        let outcome = if *answered { AckOutcome::Replayed } else { AckOutcome::Stale };
+        return Err((outcome, because));
+    }
+    if Some(*seq) != policy.request_seq {
+        let because = format!("it is for {}, which was gated again since", said.candidate);
+        return Err((AckOutcome::Stale, because));
     }
     Ok(())
 }
 
-fn judge(policy: &Policy, ack: JudgedAck) -> Judgement {
-    let said = match &ack.statement {
-        Ok(said) => said,
-        Err(why) => return Judgement::Bad(AckOutcome::Malformed, why.clone()),
-    };
-    if let Some(bad) = misdirected(policy, &ack, said) {
-        return bad;
-    }
-    let record = match ack.signature {
-        Signature::Good(record) => record,
-        Signature::Forged(why) => return Judgement::Bad(AckOutcome::Forged, why),
-        Signature::Unauthorized(why) => return Judgement::Bad(AckOutcome::Unauthorized, why),
-    };
-    if (&record.signer, &record.key) != (&said.signer, &said.key) {
-        let because = format!("it names {} with {}", said.signer, said.key);
-        return Judgement::Bad(AckOutcome::Unauthorized, because);
-    }
+/// It names this candidate in every respect, and that one can still land.
+fn is_bound(policy: &Policy, ack: &JudgedAck, said: &AckStatement) -> Result<(), Bad> {
     let Some(candidate) = policy.candidate else {
-        return Judgement::Bad(AckOutcome::Orphan, "there is no candidate".to_owned());
+        return Err((AckOutcome::Orphan, "there is no candidate".to_owned()));
     };
     let branch = policy.spec.commit.as_ref().map(|c| c.branch.as_str());
     let bound = said.candidate == candidate.commit
@@ -77,31 +115,28 @@ fn judge(policy: &Policy, ack: JudgedAck) -> Judgement {
         && Some(said.branch.as_str()) == branch;
     if !bound {
         let because = format!("it is for {}, not for {}", said.candidate, candidate.commit);
-        return Judgement::Bad(AckOutcome::Stale, because);
+        return Err((AckOutcome::Stale, because));
     }
     if ack.tip != Some(candidate.parent) {
         let because = format!("{} moved away from {}", said.branch, candidate.parent);
-        return Judgement::Bad(AckOutcome::Stale, because);
+        return Err((AckOutcome::Stale, because));
     }
-    if ack.at >= said.expires {
-        return Judgement::Bad(AckOutcome::Expired, format!("it expired at {}", said.expires));
-    }
-    // Only the line itself says what was decided.
-    Judgement::Good(AckRecord { decision: said.decision, line: ack.line, at: ack.at, ..record })
+    Ok(())
 }
 
-/// A line that answers some other request.
-fn misdirected(policy: &Policy, ack: &JudgedAck, said: &AckStatement) -> Option<Judgement> {
-    if policy.acks.iter().any(|a| a.line == ack.line) {
-        let because = "this line was consumed before".to_owned();
-        return Some(Judgement::Bad(AckOutcome::Replayed, because));
+fn in_time(
+    policy: &Policy,
+    ack: &JudgedAck,
+    said: &AckStatement,
+    now: Timestamp,
+) -> Result<(), Bad> {
+    if ack.at >= said.expires {
+        return Err((AckOutcome::Expired, format!("it expired at {}", said.expires)));
     }
-    let ours = said.repo == ack.repo
-        && said.policy == policy.policy_id
-        && Some(said.request) == ack.request;
-    if ours {
-        return None;
+    match policy.spec.expires {
+        Some(over) if policy.is_expired(now) => {
+            Err((AckOutcome::Expired, format!("the policy expired at {over}")))
+        }
+        Some(_) | None => Ok(()),
     }
-    let because = "it answers a request that this policy did not make".to_owned();
-    Some(Judgement::Bad(AckOutcome::Orphan, because))
 }

@@ -63,6 +63,11 @@ impl Draft {
         &self.state
     }
 
+    /// The instant of the decision.
+    pub(super) fn at(&self) -> Timestamp {
+        self.now.at
+    }
+
     /// Number of the last event, those of this batch included.
     pub(super) fn last_seq(&self) -> u64 {
         self.now.next_seq + self.events.len() as u64 - 1
@@ -110,6 +115,8 @@ pub fn decide(state: &State, input: Input, now: Now) -> Result<Decision, Refusal
         }
         Input::AckArrived { policy, ack } => ack::arrived(&mut draft, &policy, *ack)?,
         Input::BranchMoved { policy } => policy::branch_moved(&mut draft, &policy)?,
+        Input::TipMoved { policy, tip } => policy::tip_moved(&mut draft, &policy, tip)?,
+        Input::TimeUp { policy } => policy::time_up(&mut draft, &policy)?,
         Input::LandingImpossible { policy, code, because } => {
             policy::landing_impossible(&mut draft, &policy, code, because)?;
         }

@@ -1,9 +1,12 @@
 //! Effects: what the world is asked to do.
 
 use super::State;
-use crate::domain::{
-    ids::PolicyId,
-    policy::{Policy, Status},
+use crate::{
+    code::Code,
+    domain::{
+        ids::PolicyId,
+        policy::{Policy, Status},
+    },
 };
 
 /// Something for `runtime` to do. Each can be told again from the state alone, so a crash loses none.
@@ -108,13 +111,18 @@ pub fn due(policy: &Policy) -> Vec<Effect> {
     }
 }
 
+/// It ended whatever its gates would have said.
+fn is_stopped(policy: &Policy) -> bool {
+    policy.status == Status::Cancelled || policy.reason.as_deref() == Some(Code::Expired.as_str())
+}
+
 /// The effects of moving a policy from one state to another.
 pub(super) fn of_change(before: Option<&Policy>, after: &State, policy: &PolicyId) -> Vec<Effect> {
     let Some(now) = after.policies.get(policy) else { return vec![] };
     let mut effects = Vec::new();
     if let Some(was) = before
         && was.status == Status::Gating
-        && now.status == Status::Cancelled
+        && is_stopped(now)
     {
         effects.push(Effect::KillGates { policy: policy.clone(), attempt: was.attempt });
     }

@@ -8,17 +8,19 @@ use super::{
 use crate::{
     code::Code,
     domain::{
-        ack::Decision,
+        ack::{AckOutcome, Decision},
         event::{
-            Body, CommitReady, Committed, Entity, Event, GatePassed, GatingStarted, PolicyAttached,
-            PolicyCancelled, PolicyFailed, Recorded,
+            Body, CommitReady, Committed, Entity, Event, GatePassed, GatingStarted, PolicyAcked,
+            PolicyAttached, PolicyCancelled, PolicyFailed, Recorded,
         },
         gate::GateResult,
         ids::PolicyId,
         input::{Covers, GateRun, RunEnd},
-        policy::{CommitSpec, Outcome, Policy, PolicySpec, Status, Then},
+        oid::Oid,
+        policy::{CommitSpec, OnStale, Outcome, Policy, PolicySpec, Status, Then},
         session::{Session, Turn},
     },
+    limits,
 };
 
 /// The policy after one of its events.
@@ -54,10 +56,10 @@ fn illegal(id: &PolicyId, body: &Body, state: &str) -> Illegal {
 fn transition(policy: &mut Policy, body: &Body, recorded: &Recorded) -> Result<(), ()> {
     use Status::{AwaitingAck, Blocked, Cancelled, Committing, Done, Gating, Watching};
     match (policy.status, body) {
-        (Watching, Body::GatingStarted(e)) if e.attempt == policy.attempt + 1 => {
-            policy.status = Gating;
-            policy.attempt = e.attempt;
-            policy.green = false;
+        (Watching | Gating | AwaitingAck | Committing, Body::GatingStarted(e))
+            if e.attempt == policy.attempt + 1 =>
+        {
+            gate(policy, e)?;
         }
         (Gating, Body::GatePassed(e)) if may_pass(policy, e) => passed(policy, e),
         (Gating, Body::CommitReady(e)) if policy.green && asks_enough(policy, e.ack) => {
@@ -65,17 +67,13 @@ fn transition(policy: &mut Policy, body: &Body, recorded: &Recorded) -> Result<(
             policy.request_seq = Some(recorded.seq);
             policy.status = if e.ack { AwaitingAck } else { Committing };
         }
-        (AwaitingAck, Body::PolicyAcked(e)) => {
-            policy.acks.push(e.ack.clone());
-            match e.ack.decision {
-                Decision::Approve => policy.status = Committing,
-                Decision::Reject => {
-                    policy.status = Cancelled;
-                    policy.reason = Some("rejected".to_owned());
-                }
+        (AwaitingAck, Body::PolicyAcked(e)) if is_new_voice(policy, e) => acked(policy, e),
+        (AwaitingAck, Body::AckRefused(e)) => {
+            // The first version of the machine kept no account of them.
+            if recorded.engine > 1 {
+                policy.remember(&e.line, e.outcome);
             }
         }
-        (AwaitingAck, Body::AckRefused(_)) => {}
         (Committing, Body::Committed(e)) if is_promised(policy, e) => {
             policy.status = Done;
             policy.outcome = Some(Outcome::Committed);
@@ -96,6 +94,61 @@ fn transition(policy: &mut Policy, body: &Body, recorded: &Recorded) -> Result<(
         }
     }
     Ok(())
+}
+
+/// A gate run begins. What was said of an earlier candidate does not count for the next one.
+fn gate(policy: &mut Policy, event: &GatingStarted) -> Result<(), ()> {
+    // Green and still gating is half a batch: its candidate comes next and nothing else.
+    let again = policy.status != Status::Watching;
+    if again && (policy.spec.commit.is_none() || (policy.status == Status::Gating && policy.green))
+    {
+        return Err(());
+    }
+    match policy.status {
+        Status::Gating | Status::Committing => policy.regates += 1,
+        Status::Watching
+        | Status::AwaitingAck
+        | Status::Done
+        | Status::Blocked
+        | Status::Cancelled => {}
+    }
+    policy.status = Status::Gating;
+    policy.attempt = event.attempt;
+    policy.green = false;
+    if again {
+        for ack in std::mem::take(&mut policy.acks) {
+            policy.remember(&ack.line, AckOutcome::Stale);
+        }
+        policy.results.clear();
+        policy.candidate = None;
+        policy.request_seq = None;
+    }
+    Ok(())
+}
+
+/// One key approves once.
+fn is_new_voice(policy: &Policy, event: &PolicyAcked) -> bool {
+    event.ack.decision == Decision::Reject || !has_approved(policy, &event.ack.key)
+}
+
+/// True when this key approved the present candidate.
+pub(super) fn has_approved(policy: &Policy, key: &str) -> bool {
+    policy.acks.iter().any(|ack| ack.decision == Decision::Approve && ack.key == key)
+}
+
+fn acked(policy: &mut Policy, event: &PolicyAcked) {
+    policy.acks.push(event.ack.clone());
+    policy.quorum = policy.quorum.max(event.quorum);
+    match event.ack.decision {
+        Decision::Approve if policy.approvals() >= policy.approvals_needed() => {
+            policy.status = Status::Committing;
+        }
+        Decision::Approve => {}
+        Decision::Reject => {
+            policy.status = Status::Cancelled;
+            policy.reason = Some("rejected".to_owned());
+        }
+    }
 }
 
 /// A green run is of the present attempt, comes once, and its outcome fits what the policy is for.
@@ -136,6 +189,9 @@ fn attached(id: &PolicyId, recorded: &Recorded, spec: &PolicySpec) -> Policy {
         candidate: None,
         request_seq: None,
         acks: vec![],
+        quorum: 1,
+        judged: vec![],
+        regates: 0,
         commit_sha: None,
         outcome: None,
         since: recorded.at,
@@ -214,6 +270,10 @@ pub(super) fn follow_up(draft: &mut Draft) -> Result<(), Refusal> {
     let watching: Vec<Policy> =
         draft.state().policies.values().filter(|p| p.status == Status::Watching).cloned().collect();
     for policy in watching {
+        if policy.is_expired(draft.at()) {
+            expire(draft, &policy)?;
+            continue;
+        }
         let members: Vec<Member> = policy
             .spec
             .session_ids
@@ -221,7 +281,8 @@ pub(super) fn follow_up(draft: &mut Draft) -> Result<(), Refusal> {
             .map(|s| draft.state().member(s, policy.spec.base))
             .collect();
         if members.iter().all(|m| *m == Member::Finished) {
-            emit(draft, &policy, GatingStarted { attempt: policy.attempt + 1 }.into())?;
+            let event = GatingStarted { attempt: policy.attempt + 1, because: None };
+            emit(draft, &policy, event.into())?;
         } else if members.contains(&Member::Gone) {
             let because = "the session exited without finishing its turn".to_owned();
             fail(draft, &policy, Code::SessionFailed, because)?;
@@ -245,6 +306,62 @@ pub(super) fn fail(
     )
 }
 
+/// The time of a policy is over.
+pub(super) fn expire(draft: &mut Draft, policy: &Policy) -> Result<(), Refusal> {
+    fail(draft, policy, Code::Expired, out_of_time(policy))
+}
+
+fn out_of_time(policy: &Policy) -> String {
+    let at = policy.spec.expires.map_or_else(String::new, |at| format!(" at {at}"));
+    format!("its time was over{at}")
+}
+
+/// What a moved branch leads to: the policy is gated again on the new tip, or it ends. `by_itself` is true where
+/// nobody is asked before the next candidate could meet the same.
+pub(super) fn moved(
+    draft: &mut Draft,
+    policy: &Policy,
+    because: String,
+    by_itself: bool,
+) -> Result<(), Refusal> {
+    match policy.spec.on_stale {
+        OnStale::Block => fail(draft, policy, Code::StaleCandidate, because),
+        OnStale::Regate if by_itself && policy.regates >= limits::REGATES_MAX => {
+            let because = format!("{because}; it was gated again {} times", policy.regates);
+            fail(draft, policy, Code::StaleCandidate, because)
+        }
+        OnStale::Regate => {
+            let because = Some(because);
+            emit(draft, policy, GatingStarted { attempt: policy.attempt + 1, because }.into())
+        }
+    }
+}
+
+/// Decides that the branch is not at the candidate's parent any more.
+pub(super) fn tip_moved(draft: &mut Draft, id: &PolicyId, tip: Option<Oid>) -> Result<(), Refusal> {
+    let policy = load(draft, id)?;
+    let by_itself = policy.status == Status::Committing;
+    match (policy.status, policy.candidate, &policy.spec.commit) {
+        (Status::AwaitingAck | Status::Committing, Some(candidate), Some(commit))
+            if tip != Some(candidate.parent) =>
+        {
+            let at = tip.map_or_else(|| "gone".to_owned(), |tip| format!("at {tip}"));
+            let because = format!("{} is {at}, not at {}", commit.branch, candidate.parent);
+            moved(draft, &policy, because, by_itself)
+        }
+        (_, _, _) => Err(not_in(&policy, Status::AwaitingAck)),
+    }
+}
+
+/// Decides that the time of a policy is over.
+pub(super) fn time_up(draft: &mut Draft, id: &PolicyId) -> Result<(), Refusal> {
+    let policy = load(draft, id)?;
+    if policy.is_expired(draft.at()) {
+        return expire(draft, &policy);
+    }
+    Err(not_in(&policy, Status::Watching))
+}
+
 /// Decides what the end of a gate run leads to.
 pub(super) fn gates_ended(
     draft: &mut Draft,
@@ -258,6 +375,8 @@ pub(super) fn gates_ended(
         return Err(refuse(Code::Terminal, id, because));
     }
     let GateRun { results, voided, noted_on, end } = run;
+    // Whatever the gates said: what ends in time is decided by the instant at which it is recorded.
+    let end = if policy.is_expired(draft.at()) { RunEnd::OutOfTime } else { end };
     let pass = |results: Vec<GateResult>, outcome| {
         Body::from(GatePassed { attempt, results, voided, outcome, noted_on })
     };
@@ -268,6 +387,12 @@ pub(super) fn gates_ended(
             emit(draft, &policy, pass(results, None))?;
             let ack = policy.spec.commit.as_ref().is_none_or(CommitSpec::needs_ack);
             emit(draft, &policy, CommitReady { candidate, ack }.into())
+        }
+        RunEnd::Moved { because } => moved(draft, &policy, because, true),
+        RunEnd::OutOfTime => {
+            let (reason, because) = (Code::Expired.as_str().to_owned(), Some(out_of_time(&policy)));
+            let (results, noted_on) = (Some(results), None);
+            emit(draft, &policy, PolicyFailed { reason, because, results, voided, noted_on }.into())
         }
         RunEnd::Red { code, because } | RunEnd::Broken { code, because } => {
             let reason = code.as_str().to_owned();

@@ -4,14 +4,14 @@
 //! before anything is recorded; a line that was signed is judged under the lock, against the policy, the branch
 //! and the signers as they are at that instant, and a bad one leaves exactly one `ack:refused` (decisions 22).
 
-use super::{Ledger, LedgerError, Recording, View};
+use super::{Ledger, LedgerError, Recording, View, ack_rules::AckRules};
 use crate::{
     code::Code,
     domain::{
         ack::{AckOutcome, AckStatement, Decision},
-        event::{Body, Entity},
+        event::{Body, Entity, Kind},
         ids::PolicyId,
-        input::{Input, JudgedAck, Signature},
+        input::{Asked, Input, JudgedAck, Signature},
         oid::Oid,
         policy::{AckRecord, Candidate, Policy, Status},
         time::Timestamp,
@@ -20,6 +20,7 @@ use crate::{
     sign::{
         self,
         choose::{SignersInForce, load_signing_key},
+        exclude::Excluded,
         key::SigningKey,
     },
     store::{settings::expand_path, trusted::Trust},
@@ -71,10 +72,11 @@ pub(super) struct Request {
 }
 
 /// What a line is judged by.
-struct Court {
+pub(super) struct Court {
     repo_id: Oid,
-    request: Oid,
     signers: SignersInForce,
+    rules: AckRules,
+    excluded: Excluded,
 }
 
 impl Ledger {
@@ -88,18 +90,15 @@ impl Ledger {
         let policy = self.require_own(id)?;
         let request = self.require_request(&policy)?;
         require_reviewed(&policy, &request, ask)?;
-        let trust = self.trust()?;
-        let repo = self.repo()?;
+        let (repo, trust) = (self.repo()?, self.trust()?);
         let key = self.signing_key(&repo, &trust, ask.key.clone())?;
-        let signers = SignersInForce::load(&repo, &self.env, &trust)
-            .map_err(|e| LedgerError::refused(e.code(), "signers", e.to_string()))?;
+        let court = self.court(&policy)?;
         let email = repo.config_snapshot().string("user.email").map(|email| email.to_string());
-        let court = Court { repo_id: trust.repo_id, request: request.id, signers };
         let statement =
             court.statement(&policy, &request, ask, &court.principal(&key, email.as_deref()))?;
         let line = sign::sign(statement, &key)
             .map_err(|e| LedgerError::refused(e.code(), id.as_str(), e.to_string()))?;
-        let recording = self.consume(id, &line, &court)?;
+        let recording = self.consume(id, &line.encode(), &court)?;
         accepted(recording, id, line, request.candidate.commit)
     }
 
@@ -162,21 +161,73 @@ impl Ledger {
             .map_err(|e| LedgerError::refused(e.code(), "signing key", e.to_string()))
     }
 
+    /// Who judges the answers to the request that is open now.
+    pub(super) fn court(&self, policy: &Policy) -> Result<Court, LedgerError> {
+        let (repo, trust) = (self.repo()?, self.trust()?);
+        let signers = SignersInForce::load(&repo, &self.env, &trust)
+            .map_err(|e| LedgerError::refused(e.code(), "signers", e.to_string()))?;
+        let mut rules = self.ack_rules(&repo, &trust)?;
+        if let Some(spec) = &policy.spec.commit {
+            rules = rules.with(spec);
+        }
+        let commit = match policy.candidate {
+            Some(candidate) => self.store.object(&candidate.commit)?.data,
+            None => vec![],
+        };
+        let excluded = Excluded::new(&rules.exclude, &commit);
+        Ok(Court { repo_id: trust.repo_id, signers, rules, excluded })
+    }
+
     /// Judges a line under the lock and records what it turned out to be.
-    fn consume(
+    pub(super) fn consume(
         &self,
         id: &PolicyId,
-        line: &AckLine,
+        text: &str,
         court: &Court,
     ) -> Result<Recording, LedgerError> {
+        let line = AckLine::parse(text);
+        // What the journal said of a request stays said.
+        let asked = line.as_ref().ok().map(|line| self.asked(&line.statement)).transpose()?;
         self.record_with(&[Entity::Policy(id.clone())], vec![], |view: &View<'_>| {
             let policy = view.state.policies.get(id);
             let commit = policy.and_then(|p| p.spec.commit.as_ref());
             let tip = commit.map_or(Ok(None), |c| self.store.reference(&c.branch))?;
-            let gates = policy.map(|p| gates_digest(p.gate_lines())).unwrap_or_default();
-            let ack = court.judge(line, gates, tip, clock::now());
+            let at = clock::now();
+            let (statement, signature) = match &line {
+                Ok(line) => court.judge(line, at),
+                Err(why) => (Err(why.to_string()), Signature::Forged(why.to_string())),
+            };
+            let ack = JudgedAck {
+                line: text.to_owned(),
+                statement,
+                signature,
+                repo: court.repo_id.to_string(),
+                asked: asked.flatten(),
+                quorum: court.rules.quorum,
+                gates: policy.map(|p| gates_digest(p.gate_lines())).unwrap_or_default(),
+                tip,
+                at,
+            };
             Ok(Input::AckArrived { policy: id.clone(), ack: Box::new(ack) })
         })
+    }
+
+    /// The request that a statement names, if it is one of this clone's journal.
+    fn asked(&self, said: &AckStatement) -> Result<Option<Asked>, LedgerError> {
+        if self.store.find_object(&said.request)?.is_none() {
+            return Ok(None);
+        }
+        let Ok(entry) = self.store.entry(&said.request) else { return Ok(None) };
+        let seen = self.at_seq(entry.seq)?.filter(|seen| seen.id == said.request);
+        let Some(message) = seen.map(|seen| seen.message) else { return Ok(None) };
+        let Some(whose) = message.policy.filter(|_| message.kind == Kind::CommitReady.as_str())
+        else {
+            return Ok(None);
+        };
+        let answered = self
+            .policy(&whose)?
+            .is_some_and(|policy| policy.request_seq == Some(message.seq) && policy.is_answered());
+        Ok(Some(Asked { policy: whose, seq: message.seq, answered }))
     }
 }
 
@@ -218,10 +269,15 @@ impl Court {
         })
     }
 
-    fn judge(&self, line: &AckLine, gates: String, tip: Option<Oid>, at: Timestamp) -> JudgedAck {
+    /// What the line says, and what its signature is worth.
+    fn judge(&self, line: &AckLine, at: Timestamp) -> (Result<AckStatement, String>, Signature) {
         let mut statement = Ok(line.statement.clone());
-        let signature = match sign::judge(line, &self.signers.signers, at) {
-            Ok(()) => Signature::Good(self.record(line, at)),
+        let signers = &self.signers.signers;
+        let signature = match sign::judge(line, signers, at) {
+            Ok(()) => match self.excluded.why(&line.statement, signers) {
+                Some(why) => Signature::Unauthorized(why),
+                None => Signature::Good(self.record(line, at)),
+            },
             Err(bad) => match bad.outcome() {
                 AckOutcome::Unauthorized => Signature::Unauthorized(bad.to_string()),
                 AckOutcome::Malformed => {
@@ -236,16 +292,7 @@ impl Court {
                 | AckOutcome::Orphan => Signature::Forged(bad.to_string()),
             },
         };
-        JudgedAck {
-            line: line.encode(),
-            statement,
-            signature,
-            repo: self.repo_id.to_string(),
-            request: Some(self.request),
-            gates,
-            tip,
-            at,
-        }
+        (statement, signature)
     }
 
     fn record(&self, line: &AckLine, at: Timestamp) -> AckRecord {

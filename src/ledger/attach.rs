@@ -13,7 +13,8 @@ use crate::{
         gate::{Gate, GateDef},
         ids::{PolicyId, SessionId},
         input::{Covers, Input},
-        policy::{CommitSpec, PolicySpec, Then},
+        policy::{CommitSpec, OnStale, PolicySpec, Then},
+        time::Timestamp,
         wanted::Wanted,
     },
     limits,
@@ -70,6 +71,10 @@ pub struct AttachAsk {
     pub ungated: bool,
     /// What to commit; an `emit` policy when absent.
     pub commit: Option<CommitAsk>,
+    /// What becomes of a candidate whose branch moved; the default when absent.
+    pub on_stale: Option<OnStale>,
+    /// When it ends; never when absent.
+    pub expires: Option<Timestamp>,
 }
 
 /// The worktree a policy is about.
@@ -154,6 +159,7 @@ impl Ledger {
         problems: &mut Problems,
     ) -> Option<Checked> {
         problems.note("label", require_label(ask.label.as_deref()));
+        check_end(ask, problems);
         let by_rules = !ask.gates.is_empty() || ask.commit.is_some();
         let trust = if by_rules { problems.note("worktree", self.trust()) } else { None };
         let commit = ask
@@ -214,6 +220,8 @@ impl Checked {
             gates: self.gates.into_iter().map(|(gate, _)| gate).collect(),
             commit: self.commit,
             base: 0,
+            on_stale: ask.on_stale.unwrap_or_default(),
+            expires: ask.expires,
         }
     }
 }
@@ -228,6 +236,15 @@ fn check_number(ask: &AttachAsk, problems: &mut Problems) {
     }
     if ask.commit.is_some() && count == 0 && !ask.ungated {
         problems.say(Code::GateRequired, "gate", "a commit policy needs a gate");
+    }
+}
+
+fn check_end(ask: &AttachAsk, problems: &mut Problems) {
+    if ask.on_stale.is_some() && ask.commit.is_none() {
+        problems.say(Code::Usage, "onStale", "without a commit there is no candidate");
+    }
+    if let Some(expires) = ask.expires.filter(|expires| *expires <= clock::now()) {
+        problems.say(Code::BadTime, "expires", format!("{expires} is over"));
     }
 }
 

@@ -4,8 +4,8 @@
 //! before the gate (paths, operations in progress) is judged again by the candidate and the landing.
 
 use super::{
-    CommitAsk, Ledger, LedgerError, ack::SESSION_VARIABLE, attach::Site, gates::settings_error,
-    problems::Problems,
+    CommitAsk, Ledger, LedgerError, ack::SESSION_VARIABLE, ack_rules::AckRules, attach::Site,
+    gates::settings_error, problems::Problems,
 };
 use crate::{
     code::Code,
@@ -55,10 +55,11 @@ impl Ledger {
         let site = site?;
         let branch = check_worktree(site, problems);
         let paths = self.check_paths(ask, site, problems);
-        if let Some(trust) = trust {
+        let rules = trust.and_then(|trust| {
             let refused = self.check_ack(ask, &paths, (site, trust));
             problems.note(ACK, refused);
-        }
+            problems.note(ACK, self.check_rules(ask, site, trust))
+        });
         Some(CommitSpec {
             paths,
             message: message?,
@@ -67,6 +68,8 @@ impl Ledger {
             allow_markers: ask.allow_markers,
             force_ignored: ask.force_ignored,
             allow_submodule: ask.allow_submodule,
+            ack_quorum: rules.as_ref().map_or(1, |rules| rules.quorum),
+            ack_exclude: rules.map_or_else(Vec::new, |rules| rules.exclude),
         })
     }
 
@@ -122,6 +125,33 @@ impl Ledger {
             code: paths::bad_path_code(bad),
             why: bad.to_string(),
         })
+    }
+
+    /// The rules about answers, when enough keys are left to meet them.
+    fn check_rules(
+        &self,
+        ask: &CommitAsk,
+        site: &Site,
+        trust: &Trust,
+    ) -> Result<AckRules, LedgerError> {
+        let rules = self.ack_rules(&site.repo, trust)?;
+        let is_plain = rules.quorum == 1 && rules.exclude.is_empty();
+        // Both have a problem of their own when they cannot be told.
+        let (Ok(found), Ok(who)) =
+            (SignersInForce::load(&site.repo, &self.env, trust), identity::identity(&site.repo))
+        else {
+            return Ok(rules);
+        };
+        let commit = format!("author {} 0 +0000\n", who.author);
+        let voices = rules.voices(&found.signers, commit.as_bytes());
+        if ask.no_ack || is_plain || u32::try_from(voices).unwrap_or(u32::MAX) >= rules.quorum {
+            return Ok(rules);
+        }
+        let why = format!(
+            "{} distinct keys have to approve, and {voices} of those in {} may",
+            rules.quorum, found.place
+        );
+        Err(LedgerError::refused(Code::SignersMissing, "signers", why))
     }
 
     /// Either the user's own leave to go without an ack, or somebody who could give one.

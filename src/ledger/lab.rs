@@ -6,7 +6,8 @@ use crate::{
         ids::{PolicyId, SessionId},
         input::{Covers, GateRun, Input, Report, RunEnd},
         oid::Oid,
-        policy::Candidate,
+        path::RepoPath,
+        policy::{Candidate, CommitSpec},
         session::EndReason,
     },
     sign::key,
@@ -155,6 +156,8 @@ pub(super) fn emit(gate: &[&str]) -> AttachAsk {
         protect: vec![],
         ungated: false,
         commit: None,
+        on_stale: None,
+        expires: None,
     }
 }
 
@@ -169,6 +172,21 @@ pub(super) fn commit_of(paths: &[&str]) -> AttachAsk {
         allow_submodule: false,
     };
     AttachAsk { commit: Some(commit), ..emit(&["true"]) }
+}
+
+/// The commit part of a policy as it is recorded.
+pub(super) fn commit_spec() -> CommitSpec {
+    CommitSpec {
+        paths: vec![RepoPath::new(b"a.txt").unwrap()],
+        message: "change a.txt\n".into(),
+        require_human_ack: true,
+        branch: "refs/heads/main".into(),
+        allow_markers: false,
+        force_ignored: false,
+        allow_submodule: false,
+        ack_quorum: 1,
+        ack_exclude: vec![],
+    }
 }
 
 pub(super) fn oid(text: &str) -> Oid {

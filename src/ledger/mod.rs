@@ -5,6 +5,7 @@
 //! again here before it is written, and one that the machine finds illegal is never written. Reading appends nothing.
 
 mod ack;
+mod ack_rules;
 mod adopt;
 mod attach;
 mod commit_rules;
@@ -21,6 +22,7 @@ mod remedy;
 mod retention;
 mod review;
 mod setup;
+mod upkeep;
 
 pub use ack::{AckAsk, AckGiven};
 pub use adopt::AdoptAsk;

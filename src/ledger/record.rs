@@ -198,6 +198,8 @@ fn touches(input: &Input) -> Vec<Entity> {
         Input::GatesEnded { policy, .. }
         | Input::AckArrived { policy, .. }
         | Input::BranchMoved { policy }
+        | Input::TipMoved { policy, .. }
+        | Input::TimeUp { policy }
         | Input::LandingImpossible { policy, .. }
         | Input::CancelAsked { policy, .. } => vec![Entity::Policy(policy.clone())],
     }

@@ -53,6 +53,10 @@ pub struct Review {
     pub rule_change: bool,
     /// The candidate itself changes the rules.
     pub touches_rules: bool,
+    /// Approvals by distinct keys that it takes.
+    pub quorum: u32,
+    /// Whose answer does not count: `author`, principals, fingerprints.
+    pub exclude: Vec<String>,
     /// Whose answer counts; why nobody's does.
     pub signers: Result<SignersSeen, SignersInForceError>,
 }
@@ -101,7 +105,13 @@ impl Ledger {
             place: found.place,
             digest: found.digest,
         });
+        let mut rules = self.ack_rules(&repo, &trust)?;
+        if let Some(spec) = &policy.spec.commit {
+            rules = rules.with(spec);
+        }
         Ok(Review {
+            quorum: rules.quorum.max(policy.approvals_needed()),
+            exclude: rules.exclude,
             repo_id: trust.repo_id,
             request,
             stale: self.moved(&branch, &candidate)?,

@@ -173,9 +173,16 @@ fn perform_for(ledger: &Ledger, ask: &WaitAsk) -> Result<bool, PerformError> {
         };
         for id in policies {
             settled &= perform::policy(ledger, &id)? == Progress::Settled;
+            settled &= !changes_unseen(&ledger.require_policy(&id)?);
         }
     }
     Ok(settled)
+}
+
+/// A branch that moves, a line in a note and the time leave no trace in the journal: somebody has to look.
+fn changes_unseen(policy: &Policy) -> bool {
+    let open = !policy.status.is_terminal();
+    policy.status == Status::AwaitingAck || (open && policy.spec.expires.is_some())
 }
 
 fn judge(ledger: &Ledger, ask: &WaitAsk, after: u64) -> Result<Option<Waited>, PerformError> {
@@ -260,7 +267,7 @@ fn of_policy(policy: &Policy, condition: Condition, after: u64) -> Option<u8> {
     };
     match condition {
         Condition::Settled | Condition::Done => outcome,
-        Condition::Acked if !policy.acks.is_empty() => Some(exit::DONE),
+        Condition::Acked if policy.is_answered() => Some(exit::DONE),
         Condition::Acked if over => Some(exit::NOT_FOUND),
         Condition::Acked => None,
         Condition::Any if policy.last > after => Some(exit::DONE),

@@ -140,7 +140,8 @@ impl Said {
         std::mem::take(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    fn add(&self, line: String) {
+    /// Adds a sentence, once.
+    pub(crate) fn add(&self, line: String) {
         let mut lines = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if !lines.contains(&line) {
             lines.push(line);

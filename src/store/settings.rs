@@ -26,7 +26,9 @@ use std::{
 
 /// Keys that count only from system or global scope or the per-repository user settings.
 pub const PROTECTED_KEYS: &[&str] = &[
+    "agentproto.ackExclude",
     "agentproto.ackFrom",
+    "agentproto.ackQuorum",
     "agentproto.allowNoAck",
     "agentproto.allowedCommand",
     "agentproto.allowedSignersFile",
@@ -142,6 +144,15 @@ impl RepoSettings {
     /// It is not UTF-8.
     pub fn get(&self, key: &str) -> Result<Option<String>, SettingsError> {
         self.file.string(key).map(|value| text(key, &value)).transpose()
+    }
+
+    /// All values of `agentproto.<…>`, in order.
+    ///
+    /// # Errors
+    /// One is not UTF-8.
+    pub fn get_all(&self, key: &str) -> Result<Vec<String>, SettingsError> {
+        let values = self.file.strings(key).unwrap_or_default();
+        values.iter().map(|value| text(key, value)).collect()
     }
 
     /// The trusted ref a person fixed.

@@ -11,6 +11,8 @@ use crate::domain::{
 };
 use base64::{Engine as _, prelude::BASE64_STANDARD};
 
+/// What the first word begins with in every version.
+pub const FAMILY: &str = "agentproto-ack/";
 /// First word of the line.
 pub const MAGIC: &str = "agentproto-ack/1";
 

@@ -33,7 +33,10 @@ pub fn sentence(body: &Body) -> String {
             None => format!("command ended: {}", e.argv.join(" ")),
         },
         Body::PolicyAttached(e) => attached(e.spec.then, e.spec.gates.len()),
-        Body::GatingStarted(e) => format!("gate run {} began", e.attempt),
+        Body::GatingStarted(e) => match &e.because {
+            Some(because) => format!("gate run {} began: {because}", e.attempt),
+            None => format!("gate run {} began", e.attempt),
+        },
         Body::GatePassed(e) => match e.outcome {
             Some(Outcome::NoOp) => "gates green, nothing to commit".to_owned(),
             Some(Outcome::Passed | Outcome::Committed) | None => "gates green".to_owned(),

@@ -30,16 +30,19 @@ fn line(name: &str) -> String {
 
 #[test]
 fn every_kind_of_event_reads_and_writes_as_it_did() {
-    let mut files = fixtures("events");
+    let files = fixtures("events");
     for kind in Kind::ALL {
-        let text = files.remove(&kind.as_str().replace(':', "-")).unwrap();
+        assert!(files.contains_key(&kind.as_str().replace(':', "-")), "{kind:?}");
+    }
+    for (name, text) in files {
         let message = message::decode(text.as_bytes()).unwrap();
         let recorded = message.recorded().unwrap().unwrap();
-        assert_eq!(recorded.event.body.kind(), kind);
+        // What a kind learned to say later is in a file beside its first one: `kind.what`.
+        let kind = name.split('.').next().unwrap();
+        assert_eq!(recorded.event.body.kind().as_str().replace(':', "-"), kind, "{name}");
         let written = message::encode(&recorded, message.beside()).unwrap();
-        assert_eq!(String::from_utf8(written).unwrap(), text, "{kind:?}");
+        assert_eq!(String::from_utf8(written).unwrap(), text, "{name}");
     }
-    assert!(files.is_empty(), "no such kind: {files:?}");
 }
 
 #[test]
@@ -55,6 +58,8 @@ fn every_optional_part_of_an_event_is_in_some_file() {
         ("policy-passed", "voided outcome notedOn"),
         ("policy-failed", "because results voided notedOn"),
         ("policy-cancelled", "because"),
+        ("policy-gating.again", "because"),
+        ("policy-acked.one-of-two", "quorum"),
     ];
     let files = fixtures("events");
     for (name, fields) in optional {
@@ -96,6 +101,7 @@ fn every_document_reads_and_writes_as_it_did() {
     }
     let all = [
         "policy-awaiting-ack",
+        "policy-awaiting-ack.regated",
         "policy-blocked",
         "policy-committed",
         "policy-watching",

@@ -92,6 +92,17 @@ impl TestEnv {
         policy
     }
 
+    /// As [`TestEnv::awaiting`], attached with more flags.
+    #[track_caller]
+    pub(crate) fn awaiting_with(&self, path: &str, flags: &[&str]) -> String {
+        let session = self.adopt(&format!("session of {path}"));
+        self.write(path, &format!("{path}\n"));
+        let args = ["--then", "commit", "--path", path, "-m", path];
+        let policy = self.attach(&session, &[&args, flags, &["--", "ls", path]].concat());
+        self.turn_end(&session, &policy).exits(5);
+        policy
+    }
+
     /// One governed commit of `path` on `main`: policy id and commit id.
     #[track_caller]
     pub(crate) fn governed(&self, path: &str) -> (String, String) {

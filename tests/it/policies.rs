@@ -100,7 +100,7 @@ fn a_gate_runs_on_the_commit_of_its_branch_only() {
     }
 }
 
-/// Nobody wrote the listed files: it is no case of a tree that changed, and the gate is not run again.
+/// Nobody wrote the listed files: it is no case of a tree that changed, and the same run is not repeated.
 #[test]
 fn a_branch_that_moves_while_its_gate_runs_is_stale() {
     let env = TestEnv::new();
@@ -108,13 +108,42 @@ fn a_branch_that_moves_while_its_gate_runs_is_stale() {
     env.script("gate.sh", "echo ran >> .git/ran\ngit commit -q --allow-empty -m meanwhile");
     env.write("a.txt", "changed\n");
     let before = env.git(&["rev-parse", "main"]);
-    let told = env.commit(&["a.txt"], &["./gate.sh"]).exits(1).json();
+    let flags = ["commit", "--no-ack", "--path", "a.txt", "-m", "m", "--json"];
+    let block = [&flags[..], &["--on-stale", "block", "--", "./gate.sh"]].concat();
+    let told = env.ap(&block).exits(1).json();
     let after = env.git(&["rev-parse", "main"]);
     assert_eq!(text(&told, "reason"), "stale-candidate", "{told:#}");
     let moved = format!("refs/heads/main moved from {before} to {after} while the gate ran");
     assert_eq!(text(&told, "because"), moved);
     assert_eq!(env.git(&["log", "-1", "--format=%s", "main"]), "meanwhile");
     assert_eq!(fs::read_to_string(env.repo().join(".git/ran")).unwrap(), "ran\n");
+}
+
+#[test]
+fn a_branch_that_moves_while_its_gate_runs_is_gated_again_and_not_for_ever() {
+    let env = TestEnv::new();
+    env.allow_no_ack();
+    // Moves the branch as often as it is told to.
+    let body = "echo ran >> .git/ran\n[ $(wc -l < .git/ran) -gt $(cat .git/times) ] || \
+                git commit -q --allow-empty -m meanwhile";
+    env.script("gate.sh", body);
+    let ran = env.repo().join(".git/ran");
+    for (times, runs, exit) in [("1", 2, 0), ("5", 6, 0), ("100", 6, 1)] {
+        let _ = fs::remove_file(&ran);
+        env.write(".git/times", times);
+        env.write("a.txt", &format!("changed {times}\n"));
+        let told = env.commit(&["a.txt"], &["./gate.sh"]).exits(exit).json();
+        assert_eq!(fs::read_to_string(&ran).unwrap().lines().count(), runs, "{told:#}");
+        assert_eq!(told["attempt"], runs, "{told:#}");
+        if exit == 0 {
+            assert_eq!(env.git(&["show", "main:a.txt"]), format!("changed {times}"));
+            assert_eq!(env.ap(&["verify", "main^..main"]).code(), 1, "gated: nobody was asked");
+        } else {
+            assert_eq!(text(&told, "reason"), "stale-candidate");
+            assert!(text(&told, "because").ends_with("; it was gated again 5 times"), "{told:#}");
+            assert_eq!(env.git(&["log", "-1", "--format=%s", "main"]), "meanwhile");
+        }
+    }
 }
 
 /// The receipt is a projection: who holds its ref back holds back the receipt, not what was approved.

@@ -49,6 +49,8 @@ impl Line {
             | Input::GatesEnded { .. }
             | Input::AckArrived { .. }
             | Input::BranchMoved { .. }
+            | Input::TipMoved { .. }
+            | Input::TimeUp { .. }
             | Input::LandingImpossible { .. }
             | Input::CancelAsked { .. } => Err("no event of a session alone".into()),
         }

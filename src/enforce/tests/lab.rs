@@ -7,10 +7,10 @@ use crate::{
         event::SessionStarted,
         gate::{Gate, GateDef, GateEnd, GateResult, Verdict},
         ids::{PolicyId, SessionId},
-        input::{Covers, GateRun, Input, JudgedAck, Report, RunEnd, Signature},
+        input::{Asked as Request, Covers, GateRun, Input, JudgedAck, Report, RunEnd, Signature},
         oid::Oid,
         path::RepoPath,
-        policy::{AckRecord, Candidate, CommitSpec, PolicySpec, Then},
+        policy::{AckRecord, Candidate, CommitSpec, OnStale, PolicySpec, Then},
         session::EndReason,
         time::Timestamp,
     },
@@ -50,6 +50,12 @@ pub(super) struct Odd {
     pub(super) sneaky: bool,
     /// The gate's line is about this tree.
     pub(super) gated_tree: Option<Oid>,
+    /// Approvals it takes; one when 0.
+    pub(super) quorum: u32,
+    /// Whose answer does not count.
+    pub(super) exclude: &'static [&'static str],
+    /// Its time is over as soon as the candidate is there.
+    pub(super) ended: bool,
 }
 
 impl Lab {
@@ -148,6 +154,8 @@ impl Lab {
             allow_markers: false,
             force_ignored: false,
             allow_submodule: false,
+            ack_quorum: odd.quorum.max(1),
+            ack_exclude: odd.exclude.iter().map(|w| (*w).to_owned()).collect(),
         };
         let gates = if odd.ungated { vec![] } else { vec![gate.clone()] };
         let spec = PolicySpec {
@@ -157,6 +165,8 @@ impl Lab {
             gates,
             commit: Some(commit),
             base: 0,
+            on_stale: OnStale::Regate,
+            expires: odd.ended.then(|| clock::now().plus_ms(2_000)),
         };
         self.record(Input::PolicyAsked { policy: id.clone(), spec, covers: Covers::LastAndNext });
         let report = Report::TurnEnd { turn: None, reason: EndReason::Completed };
@@ -165,16 +175,39 @@ impl Lab {
         let results = if odd.ungated {
             vec![]
         } else {
-            vec![green(&id, &gate, odd.gated_tree.unwrap_or(candidate.tree))]
+            vec![green(&id, 1, &gate, odd.gated_tree.unwrap_or(candidate.tree))]
         };
-        self.green(id, candidate, results)
+        let asked = self.green((id, 1), candidate, results);
+        if odd.ended {
+            let deadline = std::time::Instant::now() + std::time::Duration::from_secs(30);
+            let ledger = self.ledger();
+            while ledger.record(Input::TimeUp { policy: asked.id.clone() }).is_err() {
+                assert!(std::time::Instant::now() < deadline, "its time is never over");
+                std::thread::yield_now();
+            }
+        }
+        asked
     }
 
-    fn green(&self, id: PolicyId, candidate: Candidate, results: Vec<GateResult>) -> Asked {
+    /// The next attempt of a policy whose branch moved, green on what is there now.
+    pub(super) fn again(&self, asked: &Asked, file: &str) -> Asked {
+        let policy = self.ledger().require_policy(&asked.id).unwrap();
+        let candidate = self.candidate(file, false);
+        let (gate, attempt) = (&policy.spec.gates[0], policy.attempt);
+        let results = vec![green(&asked.id, attempt, gate, candidate.tree)];
+        self.green((asked.id.clone(), attempt), candidate, results)
+    }
+
+    fn green(
+        &self,
+        (id, attempt): (PolicyId, u32),
+        candidate: Candidate,
+        results: Vec<GateResult>,
+    ) -> Asked {
         let gates = gates_digest(results.iter().filter_map(|r| r.line.as_deref()));
         let end = RunEnd::Ready(candidate);
         let run = GateRun { results, voided: 0, noted_on: None, end };
-        let input = Input::GatesEnded { policy: id.clone(), attempt: 1, run };
+        let input = Input::GatesEnded { policy: id.clone(), attempt, run };
         let touches = [crate::domain::event::Entity::Policy(id.clone())];
         let pins = vec![candidate.commit];
         let done = self.ledger().record_with(&touches, pins, |_| Ok(input)).unwrap();
@@ -242,7 +275,12 @@ impl Lab {
 
     /// Consumes a line as an engine would that was told it is good and fits, whatever it says.
     pub(super) fn consume(&self, asked: &Asked, line: &AckLine) -> Recording {
-        let fitting = self.statement(asked);
+        let (fitting, seq) = (self.statement(asked), self.request_seq(asked));
+        let fitting = AckStatement {
+            signer: line.statement.signer.clone(),
+            key: line.statement.key.clone(),
+            ..fitting
+        };
         let policy = asked.id.clone();
         let (tip, gates) = (Some(asked.candidate.parent), asked.gates.clone());
         let (said, text) = (&line.statement, line.encode());
@@ -263,7 +301,8 @@ impl Lab {
                     statement: Ok(AckStatement { decision: said.decision, ..fitting.clone() }),
                     signature: Signature::Good(record),
                     repo: fitting.repo.clone(),
-                    request: Some(fitting.request),
+                    asked: Some(Request { policy: policy.clone(), seq, answered: false }),
+                    quorum: 1,
                     gates,
                     tip,
                     at,
@@ -273,6 +312,10 @@ impl Lab {
             .unwrap()
     }
 
+    fn request_seq(&self, asked: &Asked) -> u64 {
+        self.ledger().require_policy(&asked.id).unwrap().request_seq.unwrap()
+    }
+
     pub(super) fn refuse(&self, asked: &Asked, why: &str) {
         let said = self.statement(asked);
         let ack = JudgedAck {
@@ -280,7 +323,12 @@ impl Lab {
             statement: Ok(said.clone()),
             signature: Signature::Forged(why.into()),
             repo: said.repo.clone(),
-            request: Some(said.request),
+            asked: Some(Request {
+                policy: said.policy.clone(),
+                seq: self.request_seq(asked),
+                answered: false,
+            }),
+            quorum: 1,
             gates: said.gates.clone(),
             tip: Some(asked.candidate.parent),
             at: clock::now(),
@@ -362,11 +410,11 @@ impl Entry {
     }
 }
 
-fn green(policy: &PolicyId, gate: &Gate, tree: Oid) -> GateResult {
+fn green(policy: &PolicyId, attempt: u32, gate: &Gate, tree: Oid) -> GateResult {
     let line = GateLine {
         verdict: Verdict::Pass,
         policy: policy.clone(),
-        attempt: 1,
+        attempt,
         gate: 0,
         def: sha256(gate.def.canonical().as_bytes()),
         on: GatedOn::Candidate,

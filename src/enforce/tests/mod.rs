@@ -7,7 +7,15 @@ use super::{
     fsck::fsck,
     verify::{VerifyAsk, verify},
 };
-use crate::{code::Code, domain::ack::Decision, ledger::Ledger, store::NOTES_ACKS};
+use crate::{
+    code::Code,
+    domain::{
+        ack::{AckStatement, Decision},
+        input::Input,
+    },
+    ledger::Ledger,
+    store::NOTES_ACKS,
+};
 use lab::{ADA, Lab, Odd};
 
 #[test]
@@ -367,8 +375,8 @@ fn a_changed_entry_breaks_the_journal() {
         (3, |e| e.swap("Prev: 2", "Prev: 1"), "Prev is 1, expected 2"),
         (
             7,
-            |e| e.swap("Engine: 1", "Engine: 9"),
-            "engine 9 made it, this version can only check 1",
+            |e| e.swap("Engine: 2", "Engine: 9"),
+            "engine 9 made it, this version can only check 1 to 2",
         ),
         (
             4,
@@ -419,11 +427,39 @@ fn an_event_that_cannot_happen_breaks_the_journal() {
             let data = data.join("\n").replace("policy:acked", "policy:gating");
             let policy = data.lines().find_map(|l| l.strip_prefix("Policy: ")).unwrap();
             let head = format!("policy:gating {policy}: again");
-            entry.message = format!("{head}\n\n{data}\nData: {{\"attempt\":2}}\n");
+            entry.message = format!("{head}\n\n{data}\nData: {{\"attempt\":3}}\n");
         }
         Some(entry)
     });
     assert!(lab.problem().contains("cannot happen"), "{}", lab.problem());
+}
+
+#[test]
+fn what_the_first_machine_wrote_is_still_proved() {
+    let lab = Lab::new();
+    // No ack: it would name a request, and that is another one once it is written again.
+    let asked = lab.ask("a", Odd { no_ack: true, ..Odd::default() });
+    lab.land(&asked);
+    lab.rewrite(|_, mut entry| {
+        entry.swap("Engine: 2", "Engine: 1");
+        Some(entry)
+    });
+    let report = lab.verify("HEAD~1..HEAD");
+    assert_eq!(report.commits[0].outcome, Outcome::Gated, "{report:?}");
+    assert!(report.journals[0].ok, "{report:?}");
+}
+
+#[test]
+fn a_line_turned_down_by_the_first_machine_left_no_trace_in_the_policy() {
+    let lab = Lab::new();
+    let asked = lab.ask("a", Odd::default());
+    lab.refuse(&asked, "bad bytes");
+    lab.move_branch(&asked);
+    lab.rewrite(|_, mut entry| {
+        entry.swap("Engine: 2", "Engine: 1");
+        Some(entry)
+    });
+    assert!(lab.problem().contains("is not what the events lead to"), "{}", lab.problem());
 }
 
 #[test]
@@ -526,4 +562,115 @@ fn a_staged_file_left_behind_is_found() {
     let report = fsck(&lab.ledger()).unwrap();
     assert_eq!((report.exit, report.findings.len()), (1, 1));
     assert_eq!(report.findings[0].what, "a file left behind");
+}
+
+/// Another key, listed under this name.
+fn with_bob(lab: &Lab) -> crate::sign::key::SigningKey {
+    let path = lab.home.ssh_key("bob", &["-t", "ed25519", "-N", ""]);
+    let ada = lab.home.words(&lab.home.home().join("key"));
+    lab.allow(&format!("{ADA} {ada}\nbob@example.invalid {}\n", lab.home.words(&path)));
+    crate::sign::key::load(&path).unwrap()
+}
+
+#[test]
+fn a_commit_is_governed_when_as_many_keys_as_it_takes_approved_it() {
+    let lab = Lab::new();
+    let bob = with_bob(&lab);
+    let asked = lab.ask("a", Odd { quorum: 2, ..Odd::default() });
+    lab.move_branch(&asked);
+    assert!(lab.verdict("HEAD~1..HEAD").starts_with("ungoverned: nobody approved it"));
+    lab.approve(&asked);
+    let said = lab.verdict("HEAD~1..HEAD");
+    assert_eq!(said, "ungoverned: 1 of 2 keys approved it so far");
+    let said = AckStatement { signer: "bob@example.invalid".into(), ..lab.statement(&asked) };
+    let line = crate::sign::sign(said, &bob).unwrap();
+    lab.consume(&asked, &line);
+    lab.record(Input::BranchMoved { policy: asked.id.clone() });
+    let report = lab.verify("HEAD~1..HEAD");
+    let found = &report.commits[0];
+    assert_eq!((found.outcome, report.exit), (Outcome::Governed, 0), "{found:?}");
+    assert_eq!(found.signer.as_deref(), Some("ada@example.invalid, bob@example.invalid"));
+    // Each of them has to be somebody who may sign.
+    lab.allow(&format!("{ADA} {}\n", lab.home.words(&lab.home.home().join("key"))));
+    assert!(lab.verdict("HEAD~1..HEAD").starts_with("unauthorized: "));
+}
+
+#[test]
+fn an_answer_of_somebody_excluded_governs_nothing() {
+    let lab = Lab::new();
+    let bob = with_bob(&lab);
+    // The author is somebody else by name, but the key is known.
+    let ada = lab.home.words(&lab.home.home().join("key"));
+    let words = [(ADA, &ada), ("t@example.invalid", &ada)];
+    let words: String = words.iter().map(|(name, key)| format!("{name} {key}\n")).collect();
+    let bobs = bob.public().to_openssh().unwrap();
+    lab.allow(&format!("{words}bob@example.invalid {bobs}\n"));
+    let odd = Odd { exclude: &["author"], ..Odd::default() };
+    let asked = lab.ask("a", odd);
+    lab.approve(&asked);
+    lab.land(&asked);
+    let said = lab.verdict("HEAD~1..HEAD");
+    assert!(said.starts_with("unauthorized: "), "{said}");
+    assert!(said.ends_with("is a key of t@example.invalid, who is excluded from answering"));
+    let asked = lab.ask("b", odd);
+    let said = AckStatement { signer: "bob@example.invalid".into(), ..lab.statement(&asked) };
+    lab.consume(&asked, &crate::sign::sign(said, &bob).unwrap());
+    lab.land(&asked);
+    assert_eq!(lab.verify("HEAD~1..HEAD").exit, 0);
+}
+
+#[test]
+fn a_candidate_that_was_gated_again_must_not_land_and_the_next_one_may() {
+    for approved in [false, true] {
+        let lab = Lab::new();
+        let first = lab.ask("a", Odd::default());
+        if approved {
+            lab.approve(&first);
+        }
+        lab.home.commit("moved", "1");
+        let tip = Some(lab.rev("HEAD"));
+        lab.record(Input::TipMoved { policy: first.id.clone(), tip });
+        // Somebody puts the first one on a branch.
+        lab.git(&["checkout", "-q", "-b", "side", &first.candidate.commit.to_string()]);
+        let outcome = if approved { "stale" } else { "ungoverned" };
+        let why = "it was gated again on another parent before it could land";
+        let sides = || lab.verdict("side~1..side");
+        assert_eq!(sides(), format!("{outcome}: {why}"));
+        lab.git(&["checkout", "-q", "main"]);
+        let second = lab.again(&first, "a");
+        lab.approve(&second);
+        lab.land(&second);
+        let report = lab.verify("HEAD~1..HEAD");
+        assert_eq!((report.commits[0].outcome, report.exit), (Outcome::Governed, 0), "{report:?}");
+        assert_eq!(report.commits[0].evidence.len(), 5);
+        assert_eq!(sides(), format!("{outcome}: {why}"));
+    }
+}
+
+#[test]
+fn the_approval_of_the_candidate_before_does_not_govern_the_next_one() {
+    let lab = Lab::new();
+    let first = lab.ask("a", Odd::default());
+    let line = lab.sign(lab.statement(&first));
+    lab.consume(&first, &line);
+    lab.home.commit("moved", "1");
+    let tip = Some(lab.rev("HEAD"));
+    lab.record(Input::TipMoved { policy: first.id.clone(), tip });
+    let second = lab.again(&first, "a");
+    // A ledger that believes what it is told: `consume` says the line fits.
+    let mut other = lab.statement(&first);
+    other.reason = "again".into();
+    lab.consume(&second, &lab.sign(other));
+    lab.land(&second);
+    let said = lab.verdict("HEAD~1..HEAD");
+    assert_eq!(said, "orphan: its line answers a request that its policy did not make");
+}
+
+#[test]
+fn a_policy_whose_time_was_over_governs_nothing() {
+    let lab = Lab::new();
+    let asked = lab.ask("a", Odd { ended: true, ..Odd::default() });
+    lab.move_branch(&asked);
+    let said = lab.verdict("HEAD~1..HEAD");
+    assert_eq!(said, "ungoverned: its policy is blocked (expired), it must not land");
 }

@@ -1,6 +1,8 @@
 //! Every state against every input: the events it leads to, or the code it is refused with.
 
-use super::lab::{World, ack, candidate, end_turn, pol, policy_in, run, ses, spec, started};
+use super::lab::{
+    World, ack, at, candidate, end_turn, oid, pol, policy_in, run, ses, spec, started,
+};
 use crate::{
     code::Code,
     domain::{
@@ -18,41 +20,57 @@ const POLICY: &str = "
     unknown       ack          no-such-policy
     unknown       moved        no-such-policy
     unknown       impossible   no-such-policy
+    unknown       away         no-such-policy
+    unknown       late         no-such-policy
     unknown       cancel       no-such-policy
     watching      gates        terminal
     watching      ack          not-awaiting
     watching      moved        terminal
     watching      impossible   terminal
+    watching      away         terminal
+    watching      late         policy:failed
     watching      cancel       policy:cancelled
     gating        gates        policy:passed+policy:commit-ready
     gating        ack          not-awaiting
     gating        moved        terminal
     gating        impossible   terminal
+    gating        away         terminal
+    gating        late         policy:failed
     gating        cancel       policy:cancelled
     awaiting-ack  gates        terminal
     awaiting-ack  ack          policy:acked
     awaiting-ack  moved        terminal
     awaiting-ack  impossible   policy:failed
+    awaiting-ack  away         policy:gating
+    awaiting-ack  late         policy:failed
     awaiting-ack  cancel       policy:cancelled
     committing    gates        terminal
     committing    ack          not-awaiting
     committing    moved        policy:committed
     committing    impossible   policy:failed
+    committing    away         policy:gating
+    committing    late         policy:failed
     committing    cancel       committing
     done          gates        terminal
     done          ack          terminal
     done          moved        terminal
     done          impossible   terminal
+    done          away         terminal
+    done          late         terminal
     done          cancel       terminal
     blocked       gates        terminal
     blocked       ack          terminal
     blocked       moved        terminal
     blocked       impossible   terminal
+    blocked       away         terminal
+    blocked       late         terminal
     blocked       cancel       terminal
     cancelled     gates        terminal
     cancelled     ack          terminal
     cancelled     moved        terminal
     cancelled     impossible   terminal
+    cancelled     away         terminal
+    cancelled     late         terminal
     cancelled     cancel       terminal
 ";
 
@@ -129,6 +147,8 @@ fn policy_input(word: &str) -> Input {
             let because = "it moved".to_owned();
             Input::LandingImpossible { policy, code: Code::StaleCandidate, because }
         }
+        "away" => Input::TipMoved { policy, tip: Some(oid(0xee)) },
+        "late" => Input::TimeUp { policy },
         "cancel" => Input::CancelAsked { policy, because: None },
         other => panic!("no input {other}"),
     }
@@ -180,9 +200,15 @@ fn session_in(state: &str) -> World {
 #[test]
 fn every_policy_state_against_every_input() {
     let rows = rows(POLICY);
-    assert_eq!(rows.len(), (Status::ALL.len() + 1) * 5);
+    assert_eq!(rows.len(), (Status::ALL.len() + 1) * 7);
     for [state, word, expected] in rows {
         let mut world = policy_in(state);
+        if word == "late" {
+            // What every state knows the same of: it was to end by now.
+            if let Some(policy) = world.state.policies.get_mut(&pol(1)) {
+                policy.spec.expires = Some(at(60));
+            }
+        }
         let before = world.state.clone();
         assert_eq!(world.answer(policy_input(word)), expected, "{state} {word}");
         assert_eq!(world.state == before, !expected.contains(':'), "{state} {word}");

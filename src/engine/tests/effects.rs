@@ -5,7 +5,7 @@ use super::lab::{World, ack, end_turn, oid, pol, policy_in, spec};
 use crate::{
     domain::{
         ack::Decision,
-        event::{Body, Entity, Event, PolicyCancelled},
+        event::{Body, Entity, Event, PolicyCancelled, PolicyFailed},
         input::{Covers, GateRun, Input, RunEnd},
         policy::Then,
         session::EndReason,
@@ -69,6 +69,18 @@ fn cancelling_kills_a_running_gate_and_nothing_else() {
         let body: Body = PolicyCancelled { because: None }.into();
         let stepped = policy_in(state).force(Event { subject, sessions, body }).unwrap();
         assert_eq!(words(&stepped.effects), effects, "{state}");
+    }
+}
+
+#[test]
+fn a_time_that_is_over_kills_a_running_gate_and_a_red_one_needs_no_killing() {
+    for (reason, effects) in [("expired", "kill 1"), ("gate-red", "")] {
+        let (subject, sessions) = (Entity::Policy(pol(1)), vec![]);
+        let (reason, results) = (reason.to_owned(), None);
+        let body: Body =
+            PolicyFailed { reason, because: None, results, voided: 0, noted_on: None }.into();
+        let stepped = policy_in("gating").force(Event { subject, sessions, body }).unwrap();
+        assert_eq!(words(&stepped.effects), effects);
     }
 }
 

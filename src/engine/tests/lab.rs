@@ -7,10 +7,10 @@ use crate::{
         event::{Entity, Recorded, SessionStarted},
         gate::{GateEnd, GateResult, Verdict},
         ids::{PolicyId, SessionId},
-        input::{Covers, GateRun, Input, JudgedAck, Report, RunEnd, Signature},
+        input::{Asked, Covers, GateRun, Input, JudgedAck, Report, RunEnd, Signature},
         oid::Oid,
         path::RepoPath,
-        policy::{AckRecord, Candidate, CommitSpec, Policy, PolicySpec, Then},
+        policy::{AckRecord, Candidate, CommitSpec, OnStale, Policy, PolicySpec, Then},
         session::{EndReason, Session},
         time::Timestamp,
     },
@@ -18,6 +18,8 @@ use crate::{
 };
 
 pub(super) const BRANCH: &str = "refs/heads/main";
+/// Number of the event by which policy 1 of `policy_in` asks for an ack.
+pub(super) const REQUEST_SEQ: u64 = 6;
 pub(super) const REPO: &str = "0101010101010101010101010101010101010101";
 const START_MS: i64 = 1_700_000_000_000;
 
@@ -26,6 +28,8 @@ const START_MS: i64 = 1_700_000_000_000;
 pub(super) struct World {
     pub(super) state: State,
     pub(super) log: Vec<Recorded>,
+    /// The clock; a minute into the story when nobody set it.
+    pub(super) now: Option<Timestamp>,
 }
 
 pub(super) fn ses(n: usize) -> SessionId {
@@ -69,6 +73,8 @@ pub(super) fn spec(then: Then, sessions: &[usize]) -> PolicySpec {
         allow_markers: false,
         force_ignored: false,
         allow_submodule: false,
+        ack_quorum: 1,
+        ack_exclude: vec![],
     };
     PolicySpec {
         label: None,
@@ -77,6 +83,8 @@ pub(super) fn spec(then: Then, sessions: &[usize]) -> PolicySpec {
         gates: vec![],
         commit: (then == Then::Commit).then_some(commit),
         base: 0,
+        on_stale: OnStale::Regate,
+        expires: None,
     }
 }
 
@@ -122,7 +130,12 @@ pub(super) fn statement(decision: Answer) -> AckStatement {
 
 /// A good line with this statement, as it is judged when everything fits.
 pub(super) fn judged(said: AckStatement) -> JudgedAck {
-    let line = format!("{} {} {}", said.decision, said.policy, said.candidate);
+    let line = format!("{said:?}");
+    let asked = (said.request == oid(0x4e)).then(|| Asked {
+        policy: pol(1),
+        seq: REQUEST_SEQ,
+        answered: false,
+    });
     let record = AckRecord {
         decision: said.decision,
         line: line.clone(),
@@ -137,7 +150,8 @@ pub(super) fn judged(said: AckStatement) -> JudgedAck {
         statement: Ok(said),
         signature: Signature::Good(record),
         repo: REPO.into(),
-        request: Some(oid(0x4e)),
+        asked,
+        quorum: 1,
         gates: "9a".repeat(32),
         tip: Some(candidate().parent),
         at: at(60),
@@ -146,7 +160,13 @@ pub(super) fn judged(said: AckStatement) -> JudgedAck {
 
 pub(super) fn ack(policy: usize, decision: Answer) -> Input {
     let said = AckStatement { policy: pol(policy), ..statement(decision) };
-    Input::AckArrived { policy: pol(policy), ack: Box::new(judged(said)) }
+    let ack = JudgedAck { asked: asked(policy, REQUEST_SEQ), ..judged(said) };
+    Input::AckArrived { policy: pol(policy), ack: Box::new(ack) }
+}
+
+/// The request of a policy.
+pub(super) fn asked(policy: usize, seq: u64) -> Option<Asked> {
+    Some(Asked { policy: pol(policy), seq, answered: false })
 }
 
 pub(super) fn end_turn(reason: EndReason) -> Report {
@@ -164,7 +184,7 @@ impl World {
     /// Asks, records what is decided, and says which kinds of events that were: `a+b`, or `already N`.
     pub(super) fn ask(&mut self, input: Input) -> Result<String, Code> {
         let next_seq = self.log.len() as u64 + 1;
-        let now = Now { at: at(60), next_seq };
+        let now = Now { at: self.now.unwrap_or_else(|| at(60)), next_seq };
         let events = match decide(&self.state, input, now).map_err(|refusal| refusal.code)? {
             Decision::Append(events) => events,
             Decision::Already(seq) => return Ok(format!("already {seq}")),
@@ -204,6 +224,15 @@ impl World {
 
     pub(super) fn gates(&mut self, policy: usize, end: RunEnd) -> String {
         self.answer(Input::GatesEnded { policy: pol(policy), attempt: 1, run: run(end) })
+    }
+
+    /// Runs the gates of the present attempt to a new candidate on this parent; answers it.
+    pub(super) fn regated(&mut self, parent: u8) -> Candidate {
+        let attempt = self.policy(1).attempt;
+        let candidate = Candidate { commit: oid(parent + 1), tree: oid(0x7e), parent: oid(parent) };
+        let run = run(RunEnd::Ready(candidate));
+        self.ask(Input::GatesEnded { policy: pol(1), attempt, run }).unwrap();
+        candidate
     }
 
     pub(super) fn policy(&self, n: usize) -> &Policy {
@@ -270,7 +299,9 @@ fn assert_effects_are_due(before: &State, stepped: &Stepped, subject: &Entity) {
     let due = due(policy);
     for effect in &stepped.effects {
         let killing = matches!(effect, Effect::KillGates { .. });
-        let stopped = was == "gating" && policy.status.as_str() == "cancelled";
+        let ended =
+            policy.status.as_str() == "cancelled" || policy.reason.as_deref() == Some("expired");
+        let stopped = was == "gating" && ended;
         assert!(if killing { stopped } else { due.contains(effect) }, "{was}: {effect:?}");
     }
 }

@@ -3,6 +3,7 @@
 mod acks;
 mod decisions;
 mod effects;
+mod ends;
 mod gates;
 mod lab;
 mod random;

@@ -1,16 +1,19 @@
 //! Random stories: whatever is asked in whatever order, what must always hold holds.
 
-use super::lab::{World, candidate, judged, oid, pol, run, ses, spec, started, statement};
+use super::lab::{
+    World, asked, at, candidate, judged, oid, pol, run, ses, spec, started, statement,
+};
 use crate::{
     code::Code,
     domain::{
         ack::{AckStatement, Decision},
         event::{Body, Entity, Kind, SessionStarted},
         input::{Covers, Input, JudgedAck, Report, RunEnd, Signature},
-        policy::{Outcome, Policy, Status, Then},
+        policy::{OnStale, Outcome, Policy, Status, Then},
         session::{EndReason, Exit, OpenRequest, Session, Turn},
     },
     engine::{Member, State},
+    limits,
 };
 use proptest::prelude::*;
 
@@ -22,12 +25,32 @@ const POLICIES: usize = 5;
 enum Ask {
     Adopt(usize),
     Report(usize, Report, Option<u8>),
-    Attach { members: Vec<usize>, then: Then, ack: bool, covers: Covers },
+    Attach {
+        members: Vec<usize>,
+        then: Then,
+        ack: bool,
+        block: bool,
+        expires: Option<u8>,
+        covers: Covers,
+    },
     Commit(usize),
-    Gates { policy: usize, attempt: u32, end: RunEnd },
-    Ack { policy: usize, decision: Decision, wrong: u8 },
+    Gates {
+        policy: usize,
+        attempt: u32,
+        end: RunEnd,
+    },
+    Ack {
+        policy: usize,
+        decision: Decision,
+        key: u8,
+        quorum: u32,
+        wrong: u8,
+    },
     Moved(usize),
     Impossible(usize),
+    Away(usize, u8),
+    Late(usize),
+    Clock(u8),
     Cancel(usize),
 }
 
@@ -60,7 +83,8 @@ fn ask() -> impl Strategy<Value = Ask> {
     let end = prop_oneof![
         2 => Just(RunEnd::Green),
         1 => Just(RunEnd::NoChange),
-        4 => Just(RunEnd::Ready(candidate())),
+        6 => Just(RunEnd::Ready(candidate())),
+        1 => Just(RunEnd::Moved { because: "it moved".into() }),
         1 => Just(RunEnd::Red { code: Code::GateRed, because: None }),
         1 => Just(RunEnd::Broken { code: Code::RunnerFailed, because: None }),
     ];
@@ -69,15 +93,22 @@ fn ask() -> impl Strategy<Value = Ask> {
         2 => (0..SESSIONS).prop_map(Ask::Adopt),
         8 => (0..SESSIONS, report(), prop::option::weighted(0.3, 0u8..4))
             .prop_map(|(s, report, key)| Ask::Report(s, report, key)),
-        4 => (members, then, any::<bool>(), covers)
-            .prop_map(|(members, then, ack, covers)| Ask::Attach { members, then, ack, covers }),
+        4 => (members, then, any::<bool>(), any::<bool>(), prop::option::weighted(0.3, 60u8..80), covers)
+            .prop_map(|(members, then, ack, block, expires, covers)| {
+                Ask::Attach { members, then, ack, block, expires, covers }
+            }),
         1 => (0..SESSIONS).prop_map(Ask::Commit),
-        6 => (policy(), prop_oneof![4 => Just(1u32), 1 => Just(2)], end)
+        6 => (policy(), prop_oneof![4 => Just(0u32), 1 => Just(2)], end)
             .prop_map(|(policy, attempt, end)| Ask::Gates { policy, attempt, end }),
-        6 => (policy(), decision, 0u8..12)
-            .prop_map(|(policy, decision, wrong)| Ask::Ack { policy, decision, wrong }),
+        9 => (policy(), decision, 0u8..3, 1u32..4, 0u8..12)
+            .prop_map(|(policy, decision, key, quorum, wrong)| {
+                Ask::Ack { policy, decision, key, quorum, wrong }
+            }),
         3 => policy().prop_map(Ask::Moved),
         1 => policy().prop_map(Ask::Impossible),
+        3 => (policy(), 0u8..8).prop_map(|(policy, tip)| Ask::Away(policy, tip)),
+        1 => policy().prop_map(Ask::Late),
+        1 => (60u8..80).prop_map(Ask::Clock),
         1 => policy().prop_map(Ask::Cancel),
     ]
 }
@@ -94,8 +125,10 @@ fn input(ask: Ask, state: &State) -> Option<Input> {
         Ask::Report(n, report, key) => {
             Input::Reported { session: ses(n), report, key: key.map(|k| k.to_string()) }
         }
-        Ask::Attach { members, then, ack, covers } => {
+        Ask::Attach { members, then, ack, block, expires, covers } => {
             let mut spec = spec(then, &members);
+            spec.on_stale = if block { OnStale::Block } else { OnStale::Regate };
+            spec.expires = expires.map(|seconds| at(seconds.into()));
             if let Some(commit) = &mut spec.commit {
                 commit.require_human_ack = ack;
             }
@@ -109,13 +142,24 @@ fn input(ask: Ask, state: &State) -> Option<Input> {
         Ask::Gates { policy, attempt, end } => {
             let then = state.policies.get(&pol(policy)).map_or(Then::Commit, |p| p.spec.then);
             let green = matches!(end, RunEnd::Green);
-            let changes = matches!(end, RunEnd::NoChange | RunEnd::Ready(_));
+            let changes = matches!(end, RunEnd::NoChange | RunEnd::Ready(_) | RunEnd::Moved { .. });
+            let present = state.policies.get(&pol(policy)).map_or(1, |p| p.attempt);
+            let attempt = if attempt == 0 { present } else { attempt };
             let fits = if then == Then::Emit { !changes } else { !green };
             fits.then(|| Input::GatesEnded { policy: pol(policy), attempt, run: run(end) })?
         }
-        Ask::Ack { policy, decision, wrong } => {
-            let said = AckStatement { policy: pol(policy), ..statement(decision) };
-            Input::AckArrived { policy: pol(policy), ack: Box::new(spoilt(judged(said), wrong)) }
+        Ask::Ack { policy, decision, key, quorum, wrong } => {
+            let key = format!("SHA256:{key}");
+            let said = AckStatement { policy: pol(policy), key, ..statement(decision) };
+            let request = state.policies.get(&pol(policy)).and_then(|p| p.request_seq);
+            let mut ack = judged(said.clone());
+            if let Signature::Good(record) = &mut ack.signature {
+                record.key = said.key;
+            }
+            // Each answer is a line of its own: it names its request.
+            ack.line.push_str(&format!(" {request:?}"));
+            (ack.asked, ack.quorum) = (asked(policy, request.unwrap_or(0)), quorum);
+            Input::AckArrived { policy: pol(policy), ack: Box::new(spoilt(ack, wrong)) }
         }
         Ask::Moved(n) => Input::BranchMoved { policy: pol(n) },
         Ask::Impossible(n) => Input::LandingImpossible {
@@ -123,6 +167,9 @@ fn input(ask: Ask, state: &State) -> Option<Input> {
             code: Code::StaleCandidate,
             because: "it moved".into(),
         },
+        Ask::Away(n, tip) => Input::TipMoved { policy: pol(n), tip: Some(oid(tip)) },
+        Ask::Late(n) => Input::TimeUp { policy: pol(n) },
+        Ask::Clock(_) => return None,
         Ask::Cancel(n) => Input::CancelAsked { policy: pol(n), because: None },
     })
 }
@@ -132,7 +179,7 @@ fn spoilt(ack: JudgedAck, wrong: u8) -> JudgedAck {
         0 => JudgedAck { signature: Signature::Forged("x".into()), ..ack },
         1 => JudgedAck { tip: Some(oid(1)), ..ack },
         2 => JudgedAck { statement: Err("x".into()), ..ack },
-        3 => JudgedAck { at: super::lab::at(9999), ..ack },
+        3 => JudgedAck { at: at(9999), ..ack },
         _ => ack,
     }
 }
@@ -194,13 +241,20 @@ fn check_policy(world: &World, policy: &Policy) {
     } else {
         assert!(policy.pending.is_empty() && policy.stalled_by.is_empty());
     }
+    assert!(policy.regates <= limits::REGATES_MAX);
+    let (there, needed) = (policy.approvals(), policy.approvals_needed());
     let approvals = policy.acks.iter().filter(|a| a.decision == Decision::Approve).count();
-    assert!(policy.acks.len() <= 1);
+    assert_eq!(u32::try_from(approvals), Ok(there), "a key that counts twice");
+    assert!(policy.acks.len() <= approvals + 1 && there <= needed);
+    if policy.status == Status::AwaitingAck {
+        assert!(there < needed && policy.acks.len() == approvals, "answered, and still waits");
+    }
     let landed = policy.outcome == Some(Outcome::Committed);
     assert_eq!(landed, policy.commit_sha.is_some());
     if landed || policy.status == Status::Committing {
         let asked = policy.spec.commit.as_ref().unwrap().needs_ack();
-        assert_eq!(approvals, usize::from(asked), "landed without the answer it needs");
+        let enough = if asked { there == needed } else { there == 0 };
+        assert!(enough, "landed without the answers it needs");
         assert!(policy.green && policy.candidate.is_some());
     }
     if let Some(seq) = policy.request_seq {
@@ -253,6 +307,9 @@ proptest! {
     fn whatever_is_asked_what_must_hold_holds(asks in prop::collection::vec(ask(), 1..60)) {
         let mut world = World::default();
         for ask in asks {
+            if let Ask::Clock(seconds) = ask {
+                world.now = Some(at(seconds.into()));
+            }
             let Some(input) = input(ask.clone(), &world.state) else { continue };
             let before = world.state.clone();
             match world.ask(input) {

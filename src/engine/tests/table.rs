@@ -25,14 +25,17 @@ const POLICY: &str = "
     watching      policy:gating        gating
     watching      policy:failed        blocked
     watching      policy:cancelled     cancelled
+    gating        policy:gating        gating
     gating        policy:passed        green
     gating        policy:failed        blocked
     gating        policy:cancelled     cancelled
     green         policy:commit-ready  awaiting-ack
+    awaiting-ack  policy:gating        gating
     awaiting-ack  policy:acked         committing
     awaiting-ack  ack:refused          awaiting-ack
     awaiting-ack  policy:failed        blocked
     awaiting-ack  policy:cancelled     cancelled
+    committing    policy:gating        gating
     committing    policy:committed     done
     committing    policy:failed        blocked
 ";
@@ -83,8 +86,8 @@ fn rows(table: &'static str) -> BTreeMap<(&'static str, &'static str), &'static 
     rows
 }
 
-/// An event of each kind that fits the first turn, the first gate run and the candidate of `lab`.
-fn body(kind: Kind, turn: u64) -> Body {
+/// An event of each kind that fits the first turn, this gate run and the candidate of `lab`.
+fn body(kind: Kind, turn: u64, attempt: u32) -> Body {
     let key = None;
     match kind {
         Kind::SessionStarted => started().into(),
@@ -97,7 +100,7 @@ fn body(kind: Kind, turn: u64) -> Body {
         Kind::SessionExited => SessionExited { exit: Exit::Code(0), key }.into(),
         Kind::CommandDone => CommandDone { argv: vec![], code: None, key }.into(),
         Kind::PolicyAttached => PolicyAttached { spec: spec(Then::Commit, &[1]) }.into(),
-        Kind::GatingStarted => GatingStarted { attempt: 1 }.into(),
+        Kind::GatingStarted => gating(attempt).into(),
         Kind::GatePassed => passed(1, None).into(),
         Kind::PolicyFailed => failed().into(),
         Kind::CommitReady => CommitReady { candidate: candidate(), ack: true }.into(),
@@ -109,6 +112,10 @@ fn body(kind: Kind, turn: u64) -> Body {
             AckRefused { outcome, because, line: "x".into() }.into()
         }
     }
+}
+
+fn gating(attempt: u32) -> GatingStarted {
+    GatingStarted { attempt, because: None }
 }
 
 fn passed(attempt: u32, outcome: Option<Outcome>) -> GatePassed {
@@ -135,7 +142,7 @@ fn acked(decision: Decision) -> PolicyAcked {
         signers_digest: String::new(),
         at: super::lab::at(1),
     };
-    PolicyAcked { ack }
+    PolicyAcked { ack, quorum: 1 }
 }
 
 fn of_policy(body: impl Into<Body>) -> Event {
@@ -199,7 +206,10 @@ fn every_policy_state_against_every_kind() {
     for state in POLICY_STATES {
         let world = with_policy(state);
         for kind in Kind::ALL {
-            let stepped = world.force(of_policy(body(kind, 1)));
+            // A gate run that begins is the next one, a gate run that ends the present one.
+            let present = world.state.policies.get(&pol(1)).map_or(0, |p| p.attempt);
+            let attempt = if kind == Kind::GatingStarted { present + 1 } else { present.max(1) };
+            let stepped = world.force(of_policy(body(kind, 1, attempt)));
             match (rows.remove(&(state, kind.as_str())), stepped) {
                 (Some(to), Ok(stepped)) => {
                     assert_eq!(policy_word(&stepped.state), to, "{state} {kind:?}");
@@ -229,7 +239,7 @@ fn every_session_state_against_every_kind() {
             let present = world.state.sessions.get(&ses(1)).map_or(0, |s| s.turn);
             let ends_present = running && kind == Kind::TurnEnded;
             let turn = if ends_present { present } else { present + 1 };
-            let stepped = world.force(of_session(body(kind, turn)));
+            let stepped = world.force(of_session(body(kind, turn, 1)));
             match (rows.remove(&(state, kind.as_str())), stepped) {
                 (Some(to), Ok(stepped)) => {
                     assert_eq!(session_word(&stepped.state), to, "{state} {kind:?}");
@@ -256,9 +266,15 @@ fn an_illegal_event_names_itself_and_the_state_it_met() {
 #[test]
 fn what_an_event_says_leads_on_or_is_illegal() {
     let other = Candidate { commit: oid(0xee), ..candidate() };
-    let rows: [(&str, Event, &str); 17] = [
-        ("watching", of_policy(GatingStarted { attempt: 2 }), "illegal"),
-        ("watching", of_policy(GatingStarted { attempt: 0 }), "illegal"),
+    let rows: [(&str, Event, &str); 23] = [
+        ("watching", of_policy(gating(2)), "illegal"),
+        ("watching", of_policy(gating(0)), "illegal"),
+        ("gating", of_policy(gating(1)), "illegal"),
+        ("gating", of_policy(gating(3)), "illegal"),
+        ("green", of_policy(gating(2)), "illegal"),
+        ("awaiting-ack", of_policy(gating(1)), "illegal"),
+        ("committing", of_policy(gating(1)), "illegal"),
+        ("committing", of_policy(gating(2)), "gating"),
         ("gating", of_policy(passed(1, Some(Outcome::NoOp))), "done"),
         ("gating", of_policy(passed(1, Some(Outcome::Passed))), "illegal"),
         ("gating", of_policy(passed(1, Some(Outcome::Committed))), "illegal"),
@@ -300,7 +316,7 @@ fn turns_are_counted_without_gap_or_repeat() {
         let world = with_session(state);
         assert_eq!(world.session(1).turn, present);
         for turn in 0..=present + 3 {
-            let stepped = world.force(of_session(body(kind, turn)));
+            let stepped = world.force(of_session(body(kind, turn, 1)));
             assert_eq!(stepped.is_ok(), turn == fits, "{state} {kind:?} {turn}");
         }
     }

@@ -96,10 +96,11 @@ fn a_moved_branch_makes_every_answer_stale() {
     let ledger = lab.ledger();
     let (id, _) = lab.awaiting(&ledger);
     lab.repo.commit_file("b.txt", b"");
-    let left = vec!["ack:refused".to_owned(), "policy:failed".to_owned()];
+    let left = vec!["ack:refused".to_owned(), "policy:gating".to_owned()];
     assert_eq!(refused(&lab, &ledger, &id, &yes()), (Code::Stale, left));
     let policy = ledger.require_policy(&id).unwrap();
-    assert_eq!(policy.reason.as_deref(), Some("stale-candidate"));
+    assert_eq!((policy.status, policy.attempt), (Status::Gating, 2));
+    assert_eq!(refused(&lab, &ledger, &id, &yes()), (Code::NotAwaiting, vec![]));
 }
 
 #[test]

@@ -94,7 +94,7 @@ enum Since {
     /// The listed files are others, or cannot be told: the run is void.
     Changed(Trouble),
     /// The branch alone moved: nobody wrote the files, and a repetition would be about another commit.
-    Moved(Trouble),
+    Moved(String),
 }
 
 /// The gates as they may run now.
@@ -118,6 +118,10 @@ impl Session<'_> {
                 }
             };
             let results = self.gates(&subject, unlisted)?;
+            if self.is_out_of_time(&results) {
+                let (noted_on, end) = (None, RunEnd::OutOfTime);
+                return Ok((GateRun { results, voided, noted_on, end }, vec![]));
+            }
             let noted_on = match self.place.noted_on(unlisted) {
                 Ok(noted_on) => noted_on,
                 Err(why) => return Ok((ended(why, results, voided, None), vec![])),
@@ -125,8 +129,10 @@ impl Session<'_> {
             match self.since(&subject) {
                 Since::Same => return self.conclude(&subject, results, voided, noted_on),
                 Since::Changed(_) if voided < VOID_RUNS => voided += 1,
-                Since::Changed(why) | Since::Moved(why) => {
-                    return Ok((ended(why, results, voided, None), vec![]));
+                Since::Changed(why) => return Ok((ended(why, results, voided, None), vec![])),
+                Since::Moved(because) => {
+                    let end = RunEnd::Moved { because };
+                    return Ok((GateRun { results, voided, noted_on: None, end }, vec![]));
                 }
             }
         }
@@ -164,7 +170,7 @@ impl Session<'_> {
         if after.parent != before.parent {
             let (from, to) = (before.parent, after.parent);
             let because = format!("{} moved from {from} to {to} while the gate ran", spec.branch);
-            return Since::Moved(trouble(Code::StaleCandidate, because));
+            return Since::Moved(because);
         }
         Since::Same
     }
@@ -218,6 +224,25 @@ impl Session<'_> {
             }
         }
         Ok(results)
+    }
+
+    /// How long a gate may run: no longer than its policy lives.
+    fn time_left(&self, gate: &Gate) -> u64 {
+        let Some(expires) = self.place.policy.spec.expires else { return gate.def.timeout_ms };
+        let left = expires.ms().saturating_sub(clock::now().ms()).saturating_add(1);
+        gate.def.timeout_ms.min(u64::try_from(left).unwrap_or(0).max(1))
+    }
+
+    /// The policy ended before its gates did: what was cut short by that is no verdict.
+    fn is_out_of_time(&self, results: &[GateResult]) -> bool {
+        let policy = self.place.policy;
+        let last = results.last();
+        let cut = last.zip(last.and_then(|r| policy.spec.gates.get(r.index))).is_some_and(
+            |(result, gate)| {
+                result.end == GateEnd::Timeout && result.duration_ms < gate.def.timeout_ms
+            },
+        );
+        policy.spec.expires.is_some() && (cut || policy.is_expired(clock::now()))
     }
 
     /// Judges the allowlist and the programs again, right before they run.
@@ -287,7 +312,7 @@ impl Session<'_> {
             args: gate.def.args.iter().map(Into::into).collect(),
             env: gate_env(ledger.env(), OsStr::new(&allowed.path), &allowed.extra, &vars, &cwd),
             cwd,
-            timeout_ms: gate.def.timeout_ms,
+            timeout_ms: self.time_left(gate),
         };
         let ran = match runner::run(self.live, &allowed.own, &spec) {
             Ok(ran) => ran,

@@ -7,6 +7,7 @@ use crate::{
         event::Kind,
         ids::PolicyId,
         input::Input,
+        oid::Oid,
         policy::{Candidate, CommitSpec, Policy, Status},
     },
     ledger::{Ledger, LedgerError},
@@ -15,8 +16,9 @@ use crate::{
         Worktree,
         candidate::{LoadError, listed_at},
         git::Git,
-        landing::{self, LandCtx, Landed},
+        landing::{self, LandCtx, LandError, Landed},
     },
+    sys::clock,
 };
 
 /// Name of the live file of a landing.
@@ -37,14 +39,15 @@ pub(super) fn land(ledger: &Ledger, policy: &Policy) -> Result<Step, PerformErro
     else {
         return Ok(Step::Again);
     };
-    match move_branch(ledger, &policy, commit, candidate)? {
+    let plan = Plan { ledger, policy: &policy, commit, candidate };
+    if policy.is_expired(clock::now()) && !plan.is_landed()? {
+        ledger.give_up_landing(&policy.policy_id)?;
+        return Ok(Step::Again);
+    }
+    match plan.with_landing(landing::land)? {
         Landed::Done | Landed::Beyond { .. } => committed(ledger, &policy, &commit.branch),
         Landed::Moved { tip } => {
-            let at = tip.map_or_else(|| "gone".to_owned(), |t| format!("at {t}"));
-            let because = format!("{} is {at}, not at {}", commit.branch, candidate.parent);
-            let id = policy.policy_id.clone();
-            let code = Code::StaleCandidate;
-            ledger.record(Input::LandingImpossible { policy: id, code, because })?;
+            ledger.record(Input::TipMoved { policy: policy.policy_id.clone(), tip })?;
             Ok(Step::Again)
         }
         Landed::IndexLocked(path) => {
@@ -59,34 +62,54 @@ pub(super) fn land(ledger: &Ledger, policy: &Policy) -> Result<Step, PerformErro
     }
 }
 
-fn move_branch(
-    ledger: &Ledger,
-    policy: &Policy,
-    commit: &CommitSpec,
+/// What is to land.
+struct Plan<'a> {
+    ledger: &'a Ledger,
+    policy: &'a Policy,
+    commit: &'a CommitSpec,
     candidate: Candidate,
-) -> Result<Landed, PerformError> {
-    let repo = ledger.repo()?;
-    let location = ledger.store().location();
-    let agent_dir = location.agent_dir();
-    let load = |id: &crate::domain::oid::Oid| -> Result<Vec<u8>, LoadError> {
-        Ok(ledger.store().object(id)?.data)
-    };
-    let listed = listed_at(&load, candidate.tree, &commit.paths)
-        .map_err(|e| LedgerError::Corrupt(format!("candidate {}: {e}", candidate.commit)))?;
-    let git = |worktree: &Worktree| Git::new(ledger.env(), worktree);
-    let ctx = LandCtx {
-        repo: &repo,
-        git: &git,
-        agent_dir: &agent_dir,
-        name: policy.policy_id.as_str(),
-        reflog: &format!("agentproto: policy {}", policy.policy_id),
-        branch: &commit.branch,
-        parent: candidate.parent,
-        candidate: candidate.commit,
-        listed: &listed,
-        lock_wait_ms: LandCtx::LOCK_WAIT_MS,
-    };
-    Ok(landing::land(ctx, &location.worktrees().map_err(LedgerError::from)?)?)
+}
+
+impl Plan<'_> {
+    fn with_landing<T>(
+        &self,
+        act: impl FnOnce(LandCtx<'_>, &[Worktree]) -> Result<T, LandError>,
+    ) -> Result<T, PerformError> {
+        let Self { ledger, policy, commit, candidate } = self;
+        let repo = ledger.repo()?;
+        let location = ledger.store().location();
+        let agent_dir = location.agent_dir();
+        let load = |id: &Oid| -> Result<Vec<u8>, LoadError> { Ok(ledger.store().object(id)?.data) };
+        let listed = listed_at(&load, candidate.tree, &commit.paths)
+            .map_err(|e| LedgerError::Corrupt(format!("candidate {}: {e}", candidate.commit)))?;
+        let git = |worktree: &Worktree| Git::new(ledger.env(), worktree);
+        let ctx = LandCtx {
+            repo: &repo,
+            git: &git,
+            agent_dir: &agent_dir,
+            name: policy.policy_id.as_str(),
+            reflog: &format!("agentproto: policy {}", policy.policy_id),
+            branch: &commit.branch,
+            parent: candidate.parent,
+            candidate: candidate.commit,
+            listed: &listed,
+            lock_wait_ms: LandCtx::LOCK_WAIT_MS,
+        };
+        Ok(act(ctx, &location.worktrees().map_err(LedgerError::from)?)?)
+    }
+
+    /// True when the branch holds the candidate. What a killed landing left is finished or taken back before the look.
+    fn is_landed(&self) -> Result<bool, PerformError> {
+        self.with_landing(landing::settle)?;
+        let Self { ledger, commit, candidate, .. } = self;
+        let Some(tip) = ledger.store().reference(&commit.branch)? else { return Ok(false) };
+        if tip == candidate.commit || tip == candidate.parent {
+            return Ok(tip == candidate.commit);
+        }
+        let (candidate, tip) = (candidate.commit.to_string(), tip.to_string());
+        let git = ledger.store().git()?;
+        Ok(git.ask(&["merge-base", "--is-ancestor", &candidate, &tip])?)
+    }
 }
 
 /// Records the landing; the repository's `post-commit` runs once it is recorded, and cannot undo it.

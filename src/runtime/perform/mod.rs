@@ -21,7 +21,7 @@ use crate::{
         policy::{Policy, Status},
     },
     engine::{self, Effect},
-    ledger::Ledger,
+    ledger::{Ledger, Recording},
     runtime::live,
     sys::{
         env, exec,
@@ -67,8 +67,17 @@ enum Step {
 /// # Errors
 /// The store failed, or the world could not be asked. What was recorded before stays recorded.
 pub fn policy(ledger: &Ledger, id: &PolicyId) -> Result<Progress, PerformError> {
+    let mut looked = false;
     loop {
         let policy = ledger.require_policy(id)?;
+        if let Some(recording) = ledger.keep_up(&policy)? {
+            stop_gates(ledger, &policy, &recording)?;
+            continue;
+        }
+        // Once a call: who keeps appending to the note keeps nobody here.
+        if !std::mem::replace(&mut looked, true) && ledger.take_answers(&policy)? {
+            continue;
+        }
         let mut again = false;
         for effect in engine::due(&policy) {
             let step = match one(ledger, &policy, &effect) {
@@ -87,6 +96,16 @@ pub fn policy(ledger: &Ledger, id: &PolicyId) -> Result<Progress, PerformError> 
             return Ok(Progress::Settled);
         }
     }
+}
+
+/// Ends the gates of a policy that ended while they ran.
+fn stop_gates(ledger: &Ledger, policy: &Policy, recording: &Recording) -> Result<(), PerformError> {
+    for effect in &recording.effects {
+        if matches!(effect, Effect::KillGates { .. }) {
+            one(ledger, policy, effect)?;
+        }
+    }
+    Ok(())
 }
 
 fn one(ledger: &Ledger, policy: &Policy, effect: &Effect) -> Result<Step, PerformError> {

@@ -185,8 +185,11 @@ fn every_refusal_says_its_code_and_writes_nothing() {
 const MET_ELSEWHERE: &[(&str, &str)] = &[
     ("can-never-be", "wait_and_verify_answer_by_their_exit_code"),
     ("committing", "a_held_index_keeps_the_branch_until_it_is_free"),
+    ("forged", "every_outcome_reaches_a_user_by_its_name"),
     ("foreign-owned-repository", "refuses_a_repository_of_another_owner"),
     ("index-locked", "a_held_index_keeps_the_branch_until_it_is_free"),
+    ("malformed", "every_outcome_reaches_a_user_by_its_name"),
+    ("orphan", "every_outcome_reaches_a_user_by_its_name"),
     ("not-governed", "wait_and_verify_answer_by_their_exit_code"),
     ("read-only", "a_read_only_repository_is_read_and_never_written"),
     ("repository-format-unsupported", "a_format_of_the_future_is_refused_by_name"),
@@ -200,32 +203,18 @@ const NOT_PROVOKED_HERE: &[(&str, &str)] = &[
         "commit-hooks-unsupported",
         "meets a person at a terminal only; the tests of `allow --commit` bring it about",
     ),
-    (
-        "expired",
-        "this version consumes an answer in the command that signs it; the engine's tests judge it",
-    ),
-    (
-        "forged",
-        "this version judges only what it signed itself; the tests of the signed line judge it",
-    ),
     ("git-failed", "needs a git that breaks half way; the tests of the spawn point bring it about"),
     ("internal-error", "would be a defect"),
     ("io-error", "needs a device that fails"),
     ("landing-refused", "needs a race inside the landing; the store's tests bring it about"),
     ("lock-timeout", "needs a holder of the kernel lock that outlasts the wait"),
-    (
-        "malformed",
-        "this version judges only lines it wrote itself; the tests of the signed line judge it",
-    ),
     ("notes-contended", "needs two hundred lost races in a row"),
-    ("orphan", "answers from elsewhere come with sync"),
     ("path-has-nul", "an argument cannot hold a NUL; the tests of repository paths judge it"),
     ("protected-setting", "such a value is ignored; the refusal it leads to has its row"),
     (
         "ref-storage-unsupported",
         "a git of today turns an unknown backend down before it starts us; the tests of the store bring it about",
     ),
-    ("replayed", "this version judges only what it signed itself; the engine's tests judge it"),
     (
         "rule-file-staged",
         "meets a person at a terminal only; the tests of `allow --commit` bring it about",
@@ -267,6 +256,7 @@ fn every_code_is_met_or_answered_for() {
     assert!(met.len() >= 60, "only {} codes are met", met.len());
     let sources = [
         include_str!("outcomes.rs"),
+        include_str!("../answers.rs"),
         include_str!("../cli_contract.rs"),
         include_str!("../repositories.rs"),
     ]

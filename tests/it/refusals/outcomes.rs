@@ -155,8 +155,14 @@ pub(super) const OUTCOMES: &[Outcome] = &[
         e.ap(&["session", "report", &session, "exited", "--data", "{\"code\":1}"]).exits(0);
         e.ap(&["policy", "show", &policy, "--json"])
     }),
+    ("expired", 0, |e| {
+        let session = e.adopt("s");
+        let policy = e.attach(&session, &["--expires", "1s", "--", "true"]);
+        e.ap(&["wait", &policy, "--timeout", "30s"]).exits(1);
+        e.ap(&["policy", "show", &policy, "--json"])
+    }),
     ("stale-candidate", 0, |e| {
-        let policy = e.awaiting("f.txt");
+        let policy = e.awaiting_with("f.txt", &["--on-stale", "block"]);
         e.git(&["commit", "-q", "--allow-empty", "-m", "moved"]);
         e.ap(&["ack", &policy, "--yes"]).exits(6);
         e.ap(&["policy", "show", &policy, "--json"])

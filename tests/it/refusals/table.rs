@@ -231,7 +231,7 @@ const REPOSITORY: &[Row] = &[
         run(["commit", "--path", "a.txt", "-m", "m", "--ungated"]).at(e.path("other"))
     }),
     row("newer-format", 2, |e| rewritten(e, &[(0, "\nFormat: 1\n", "\nFormat: 2\n")])),
-    row("newer-format", 2, |e| rewritten(e, &[(1, "\nEngine: 1\n", "\nEngine: 999\n")])),
+    row("newer-format", 2, |e| rewritten(e, &[(1, "\nEngine: 2\n", "\nEngine: 999\n")])),
     row("journal-corrupt", 2, |e| rewritten(e, &[(0, "\nFormat: 1\n", "\n")])),
     row("journal-diverged", 2, |e| moved_journal(e, "main", false)),
     row("journal-corrupt", 2, |e| moved_journal(e, "main", true)),
@@ -477,8 +477,27 @@ const ACKS: &[Row] = &[
         e.write_signers("ada@example.invalid valid-before=\"20200101\"", "ada");
         args
     }),
-    answered("stale", &["ack:refused", "policy:failed"], |e| {
+    answered("expired", &["ack:refused"], |e| ack(e, &["--yes", "--expires", "0s"])),
+    answered("replayed", &["ack:refused"], |e| {
+        e.key("bob", &["-t", "ed25519", "-N", ""]);
+        let line = |key: &str| format!("{key}@example.invalid {}\n", e.public_key(key));
+        fs::write(e.path("allowed"), format!("{}{}", line("ada"), line("bob"))).unwrap();
+        e.global("agentproto.ackQuorum", "2");
         let args = ack(e, &["--yes"]);
+        args.done(e, false).exits(5);
+        args
+    }),
+    row("signers-missing", 6, |e| {
+        e.global("agentproto.ackQuorum", "2");
+        commit(e, &[])
+    }),
+    row("bad-setting", 2, |e| {
+        e.global("agentproto.ackQuorum", "17");
+        commit(e, &[])
+    }),
+    answered("stale", &["ack:refused", "policy:failed"], |e| {
+        let policy = e.awaiting_with("f.txt", &["--on-stale", "block"]);
+        let args = run(["ack", &policy, "--yes"]);
         e.git(&["commit", "-q", "--allow-empty", "-m", "moved"]);
         args
     }),
