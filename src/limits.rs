@@ -100,10 +100,6 @@ pub const GROUP_BYTES: u64 = 1024 * 1024;
 pub const PACK_DELTA_DEPTH: u8 = 40;
 /// Delta chain length in merged packs: what had begun a chain in its own pack may hang on an earlier one.
 pub const PACK_MERGED_DEPTH: u8 = 60;
-/// The same for commits, which are read one after the other.
-pub const PACK_COMMIT_DEPTH: u8 = 4;
-/// The same for commits in merged packs.
-pub const PACK_MERGED_COMMIT_DEPTH: u8 = 6;
 /// Each merged pack is at least so many times as large as all smaller ones together (storage C).
 pub const PACK_MERGE_FACTOR: u64 = 4;
 /// Largest pack that a merge makes, bytes: it is held in memory.
@@ -185,8 +181,7 @@ const _: () = assert!(REF_RETRY_MS < REF_LOCK_WAIT_MS);
 const _: () = assert!(
     CHECKPOINT_OBJECTS + CHECKPOINT_OBJECTS_BESIDE + 2 * CHECKPOINT_OBJECTS_OVER <= LOOSE_OBJECTS
 );
-const _: () =
-    assert!(PACK_DELTA_DEPTH < PACK_MERGED_DEPTH && PACK_COMMIT_DEPTH < PACK_MERGED_COMMIT_DEPTH);
+const _: () = assert!(PACK_DELTA_DEPTH < PACK_MERGED_DEPTH);
 const _: () = assert!(HEAL_RECENT < HEAL_TURNS && HEAL_TURNS < CHECKPOINT_FRAMES);
 const _: () = assert!(GROUP_BYTES + CHECKPOINT_BYTES < WAL_PREALLOCATED_BYTES);
 const _: () = assert!(GROUP_BYTES < WAL_FRAME_BYTES);

@@ -149,7 +149,7 @@ impl<'a> Packer<'a> {
         if self.placed[base].object.kind != object.kind {
             return None;
         }
-        let most = longest_chain(object.kind);
+        let most = limits::PACK_DELTA_DEPTH;
         if self.placed[base].depth >= most {
             // An older one, from which a new branch of the chain grows.
             while self.placed[base].depth > most / 2 {
@@ -162,14 +162,6 @@ impl<'a> Packer<'a> {
             worth(object.kind, object.data.len()),
         )?;
         Some((base, delta))
-    }
-}
-
-/// How long chains of objects of this kind may be.
-fn longest_chain(kind: Kind) -> u8 {
-    match kind {
-        Kind::Blob | Kind::Tree => limits::PACK_DELTA_DEPTH,
-        Kind::Commit => limits::PACK_COMMIT_DEPTH,
     }
 }
 

@@ -1,8 +1,8 @@
 //! Several packs of ours made one (storage P, C5).
 //!
 //! Contract: pure. Entries are copied as they are, compressed; only the distance of a delta to its base is written
-//! anew. What is in several packs is written once. The first state that a pack holds of a document, a directory or a
-//! kind of event had nothing to be a difference to: here it becomes one to the last state in an earlier pack that leaves
+//! anew. What is in several packs is written once. The first state that a pack holds of a document or a directory
+//! had nothing to be a difference to: here it becomes one to the last state in an earlier pack that leaves
 //! room for what hangs on it already. A pack that does not read to the last entry is an error: then nothing is
 //! merged.
 
@@ -41,7 +41,7 @@ struct Placed {
     line: usize,
 }
 
-/// The states of one document, one directory, or events of one kind: each with its depth and offset, the depths rising.
+/// The states of one document or directory: each with its depth and offset, the depths rising.
 /// Those that a later one is not deeper than are left out.
 struct Line {
     kind: Kind,
@@ -108,6 +108,7 @@ impl Merger {
     fn take(&mut self, given: &Given<'_>, base: Option<Oid>) -> Result<Option<()>, StoreError> {
         let Some(entry) = pack_read::entry(given.raw) else { return Ok(None) };
         match entry.stored {
+            Stored::Whole(Kind::Commit) => self.begin(given.id, Kind::Commit, &[], &[given.raw]),
             Stored::Whole(kind) => {
                 let Some(data) = inflate(entry.body) else { return Ok(None) };
                 self.first_state(given, kind, &data, Some(given.raw))?;
@@ -115,7 +116,7 @@ impl Merger {
             Stored::Delta(_) => {
                 let base = base.and_then(|base| self.placed.get(&base).copied());
                 let Some(base) = base else { return Ok(None) };
-                if base.depth >= longest_chain(self.lines[base.line].kind) {
+                if base.depth >= limits::PACK_MERGED_DEPTH {
                     // Copies of one object in several packs can lengthen chains: this one begins anew.
                     let read = pack_read::object_at(&self.out, base.offset);
                     let made = read.and_then(|(kind, base)| {
@@ -165,23 +166,27 @@ impl Merger {
             self.put(given.id, older.line, older.depth + 1, &[&head, &body]);
             return Ok(());
         }
-        let line = self.lines.len();
-        self.lines.push(Line { kind, states: Vec::new() });
-        self.kin.note(&marks, line);
-        match whole {
-            Some(raw) => self.put(given.id, line, 0, &[raw]),
-            None => {
-                put_header(&mut head, pack::type_of(kind), data.len());
-                self.put(given.id, line, 0, &[&head, &compressed(data)?]);
-            }
+        if let Some(raw) = whole {
+            self.begin(given.id, kind, &marks, &[raw]);
+        } else {
+            put_header(&mut head, pack::type_of(kind), data.len());
+            self.begin(given.id, kind, &marks, &[&head, &compressed(data)?]);
         }
         Ok(())
+    }
+
+    /// Writes an object whole, as the first of its line.
+    fn begin(&mut self, id: Oid, kind: Kind, marks: &[Mark], parts: &[&[u8]]) {
+        let line = self.lines.len();
+        self.lines.push(Line { kind, states: Vec::new() });
+        self.kin.note(marks, line);
+        self.put(id, line, 0, parts);
     }
 
     /// The last state that leaves room for a chain of this height, if a difference to it is worth it.
     fn older(&self, marks: &[Mark], height: u8, kind: Kind, data: &[u8]) -> Option<Older> {
         let line = self.kin.closest(marks).filter(|line| self.lines[*line].kind == kind)?;
-        let most = longest_chain(kind).checked_sub(height.checked_add(1)?)?;
+        let most = limits::PACK_MERGED_DEPTH.checked_sub(height.checked_add(1)?)?;
         let (depth, offset) = *self.lines[line].states.iter().rfind(|(depth, _)| *depth <= most)?;
         let (_, base) = pack_read::object_at(&self.out, offset)?;
         let delta = delta(&base, data, pack::worth(kind, data.len()))?;
@@ -195,14 +200,6 @@ struct Older {
     depth: u8,
     offset: u64,
     delta: Vec<u8>,
-}
-
-/// How long chains of objects of this kind may be.
-fn longest_chain(kind: Kind) -> u8 {
-    match kind {
-        Kind::Blob | Kind::Tree => limits::PACK_MERGED_DEPTH,
-        Kind::Commit => limits::PACK_MERGED_COMMIT_DEPTH,
-    }
 }
 
 /// The bytes of each entry, in the order of their offsets; none when they are not all there.
@@ -464,11 +461,9 @@ mod tests {
             |kind| depths(&built).into_iter().filter(|(k, _)| *k == kind).map(|d| d.1).max();
         assert!(deepest(Kind::Tree).is_some_and(|n| n <= limits::PACK_MERGED_DEPTH));
         assert!(deepest(Kind::Blob).is_some_and(|n| n <= limits::PACK_MERGED_DEPTH));
-        let commits = deepest(Kind::Commit);
-        assert!(commits.is_some_and(|n| (3..=limits::PACK_MERGED_COMMIT_DEPTH).contains(&n)));
-        // With differences to the first state there is in the place of the last one it is 329.
+        assert_eq!(deepest(Kind::Commit), Some(0));
         let each = built.pack.len() / 400;
-        assert!(each < 322, "{each} bytes an event");
+        assert!(each < 400, "{each} bytes an event");
         assert_git_agrees(&built, &all);
     }
 }
