@@ -156,8 +156,8 @@ fn input(ask: Ask, state: &State) -> Option<Input> {
             if let Signature::Good(record) = &mut ack.signature {
                 record.key = said.key;
             }
-            // Each answer is a line of its own: it names its request.
-            ack.line.push_str(&format!(" {request:?}"));
+            // The same key may answer again in other words.
+            ack.line.push_str(&format!(" {request:?} {wrong}"));
             (ack.asked, ack.quorum) = (asked(policy, request.unwrap_or(0)), quorum);
             Input::AckArrived { policy: pol(policy), ack: Box::new(spoilt(ack, wrong)) }
         }
