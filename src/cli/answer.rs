@@ -41,7 +41,8 @@ pub(super) fn policy(cx: &Cx, ledger: &Ledger, policy: &Policy) -> Result<Value,
         "stale": stale_if_waiting(ledger, policy)?,
         "acks": policy.acks.iter().map(ack).collect::<Value>(),
         "approvals": policy.approvals(),
-        "ackQuorum": commit.map(|_| quorum(ledger, policy)).transpose()?,
+        // Unknown under rules that cannot be read: nobody passes then.
+        "ackQuorum": commit.and_then(|_| quorum(ledger, policy).ok()),
         "ackExclude": commit.map(|c| &c.ack_exclude),
         "refusedAcks": &policy.judged,
         // Policies that follow another one come with a later version.

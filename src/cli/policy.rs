@@ -226,9 +226,15 @@ pub(super) fn show_text(cx: &Cx, ledger: &Ledger, policy: &Policy) -> Result<Str
         }
     }
     if policy.status == Status::AwaitingAck {
-        let quorum = answer::quorum(ledger, policy)?;
-        if quorum > 1 {
-            text.push_str(&format!("  approvals {} of {quorum}\n", policy.approvals()));
+        match answer::quorum(ledger, policy) {
+            Ok(1) => {}
+            Ok(quorum) => {
+                text.push_str(&format!("  approvals {} of {quorum}\n", policy.approvals()));
+            }
+            Err(why) => text.push_str(&format!(
+                "  (how many approvals it takes cannot be told: {})\n",
+                shown(&why.message)
+            )),
         }
         if let Some(stale) = answer::stale(ledger, policy)? {
             text.push_str(&format!("  stale     {}\n", shown(&stale)));

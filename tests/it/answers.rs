@@ -427,6 +427,9 @@ fn asked_in_vain_is_nothing(env: &TestEnv) {
     let out = env.ap(&["ack", &policy, "--yes"]).exits(2);
     assert!(out.err().contains("bad-setting"), "{out}");
     assert_eq!(env.kinds().len(), count);
+    assert_eq!(env.policy(&policy)["ackQuorum"], Value::Null);
+    let shown = env.ap(&["policy", "show", &policy]).exits(0).out();
+    assert!(shown.contains("how many approvals it takes cannot be told: "), "{shown}");
 }
 
 #[test]
