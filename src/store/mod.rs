@@ -2,66 +2,19 @@
 //!
 //! [`Store`] is one repository as this program sees it. Contract: what [`Store::append`] answers is
 //! durable; reading never appends, never mints a writer and needs no lock; what cannot be read is an
-//! error, never "nothing". The rules behind it: write-ahead frame, then git's view of it (`journal`);
-//! checkpoint (`checkpoint`) and recovery (`recovery`); refs and their locks (`refs`); library handles that are
-//! dropped when packs change (`odb`).
+//! error, never "nothing". The rooms, from the ground up: `repo` (the repository as it is), `log` (write-ahead
+//! frames), `packing` (what frees the log), `chain` (the journal), `healing` (recovery, repair, retention), `rules`
+//! (what a person fixed), `work` (listed paths, candidates, landing). What others need of them is named here.
 
-pub mod allowlist;
-mod batch;
-pub mod beneath;
-mod building;
-pub mod candidate;
-mod caps;
-mod checkpoint;
-#[cfg(test)]
-mod checkpoint_tests;
-pub mod checks;
-mod commit;
-pub mod configured;
-mod delta;
+mod chain;
 pub mod error;
-pub mod expand;
 mod failpoint;
-pub mod filters;
-pub mod git;
-mod gitlink;
-mod group;
-pub mod hooks;
-pub mod identity;
-pub mod journal;
-mod kin;
-pub mod landing;
-mod line;
-pub mod location;
-mod locking;
-mod log_content;
-mod loose;
-mod mending;
-mod merging;
-mod midx;
+mod healing;
+mod log;
 pub mod names;
-mod notes;
-pub mod object;
-mod odb;
-mod pack;
-mod pack_merge;
-mod pack_read;
-mod packs;
-pub mod paths;
-mod place;
-pub mod program;
-pub mod protect;
-pub mod reading;
-pub mod recovery;
-pub mod refs;
-pub mod repair;
-pub mod repo_id;
-pub mod retention;
-pub mod revision;
-mod seek;
-pub mod segments;
-pub mod settings;
-mod state;
+mod packing;
+mod repo;
+mod rules;
 #[cfg(test)]
 mod sweep;
 #[cfg(test)]
@@ -70,24 +23,28 @@ pub(crate) mod testing;
 mod testlab;
 #[cfg(test)]
 mod tests;
-pub mod tree;
-pub mod trusted;
-mod wal;
-mod wal_file;
-mod wal_frame;
-pub mod worktree_state;
-mod writer;
+mod work;
 
+use chain::{batch, building, commit, group, line, place, state, writer};
+pub use chain::{journal, reading, segments};
 pub use commit::{Entry, Stamp};
 pub use error::StoreError;
+pub use healing::{checks, recovery, repair, retention};
 pub use journal::{
     AppendError, Appended, Batch, Edit, GitView, NewEntry, Place, Snapshot, Tip, Written,
 };
 pub use location::{Location, OpenError, Worktree, discover};
+use log::{log_content, wal, wal_file, wal_frame};
 pub use log_content::{LogContent, read_log};
 pub use names::{NOTES_ACKS, NOTES_GATES, Segment, evidence_ref, journal_ref};
+use packing::{checkpoint, delta, kin, midx, pack, pack_merge, pack_read, packs};
 pub use place::{BadNote, End, Seen};
 pub use recovery::Recovered;
+pub use repo::{beneath, git, location, object, program, refs, repo_id, revision, tree};
+use repo::{caps, loose, odb};
+pub use rules::{allowlist, configured, protect, settings, trusted};
+use work::gitlink;
+pub use work::{candidate, expand, filters, hooks, identity, landing, paths, worktree_state};
 
 use crate::{
     domain::{

@@ -357,12 +357,12 @@ fn finds_a_planted_arrow() {
 fn lets_pass_what_is_allowed() {
     for (path, text) in [
         (
-            "src/store/wal/frame.rs",
+            "src/store/log/wal/frame.rs",
             "use super::super::object::Object; use crate::{code::Code, sys, domain};",
         ),
         ("src/domain/ids.rs", "// crate::store decides\n/* crate::cli */ use crate::limits::X;"),
         ("src/domain/ids.rs", "#[cfg(test)]\nmod tests { use crate::cli::run; }"),
-        ("src/store/wal/tests.rs", "use crate::runtime::x;"),
+        ("src/store/log/wal/tests.rs", "use crate::runtime::x;"),
         (
             "src/domain/x.rs",
             "let q = '\"'; let l: &'a str; // crate::cli\n let s = \"// not a comment\";",
@@ -405,7 +405,7 @@ fn finds_each_other_planted_violation() {
         assert_eq!(rule(&Source::planted(path, text)).len(), 1, "{path}: {text:.60}");
     }
     for (rule, path, text) in [
-        (ref_names as Rule, "src/store/refs.rs", literal),
+        (ref_names as Rule, "src/store/repo/refs.rs", literal),
         (
             ref_names,
             "src/cli/x.rs",

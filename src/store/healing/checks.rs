@@ -1,0 +1,153 @@
+//! Looking at what lies beside the journal: files of ours, refs that are nobody's, notes, packs.
+//!
+//! Contract: nothing is written. What can be read and is wrong is an answer; what cannot be read is an error, but
+//! where the question is just that: whether notes can be read.
+
+use crate::store::{
+    Store, commit,
+    error::StoreError,
+    names::{self, AGENT_DIR},
+    object::Kind,
+    place::Local,
+    recovery::Recovered,
+    tree::Mode,
+};
+use crate::{
+    domain::{oid::Oid, time::Timestamp},
+    limits,
+    sys::files,
+};
+use std::path::PathBuf;
+
+/// A file of ours that tells what could be told without it, too.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum SideFile {
+    /// Which journal this clone writes.
+    Writer,
+    /// What recoveries did that no entry tells of yet.
+    Recovered,
+    /// Packs made at checkpoints.
+    Packs,
+    /// Packs kept until the journal names what is in them.
+    Kept,
+    /// Which segments were let go.
+    Dropped,
+}
+
+impl SideFile {
+    /// Each of them.
+    pub const ALL: [Self; 5] =
+        [Self::Writer, Self::Recovered, Self::Packs, Self::Kept, Self::Dropped];
+
+    /// Its name in our directory.
+    #[must_use]
+    pub fn file_name(self) -> &'static str {
+        match self {
+            Self::Writer => "writer",
+            Self::Recovered => "recovered",
+            Self::Packs => "packs",
+            Self::Kept => "kept",
+            Self::Dropped => "dropped",
+        }
+    }
+}
+
+impl Store {
+    /// Where a file of ours lies.
+    pub(in crate::store) fn side_file(&self, file: SideFile) -> PathBuf {
+        self.agent.join(file.file_name())
+    }
+
+    /// The files of ours that hold something else than they should.
+    ///
+    /// # Errors
+    /// One cannot be read.
+    pub fn damaged_side_files(&self) -> Result<Vec<SideFile>, StoreError> {
+        let mut damaged = Vec::new();
+        for file in SideFile::ALL {
+            let Some(data) = files::read_optional(&self.side_file(file))? else { continue };
+            let sound = match file {
+                SideFile::Writer => Local::load(&self.location.common_dir)?.is_some(),
+                SideFile::Recovered => serde_json::from_slice::<Recovered>(&data).is_ok(),
+                SideFile::Packs | SideFile::Kept => crate::store::packs::is_list(&data),
+                SideFile::Dropped => crate::store::retention::dropped_in(&data).is_some(),
+            };
+            if !sound {
+                damaged.push(file);
+            }
+        }
+        Ok(damaged)
+    }
+
+    /// Refs in our namespace that nothing of ours knows what to do with, each with what is wrong.
+    ///
+    /// # Errors
+    /// The refs cannot be listed.
+    pub fn odd_refs(&self) -> Result<Vec<(String, String)>, StoreError> {
+        let mut odd = Vec::new();
+        for name in self.refs.names(&format!("refs/{AGENT_DIR}/"))? {
+            if !names::is_known(&name) {
+                odd.push((name, "no ref of this program has such a name".to_owned()));
+                continue;
+            }
+            match self.refs.read(&name) {
+                Err(e @ StoreError::BrokenRef { .. }) => odd.push((name, e.to_string())),
+                Ok(_) => {}
+                Err(e) => return Err(e),
+            }
+        }
+        Ok(odd)
+    }
+
+    /// True when the file is missing without which a new ref could overwrite one that git packs at that moment.
+    ///
+    /// # Errors
+    /// It cannot be told.
+    pub fn lacks_packed_refs(&self) -> Result<bool, StoreError> {
+        self.refs.lacks_packed()
+    }
+
+    /// Why notes cannot be read; none when all of them can, or there are none.
+    ///
+    /// # Errors
+    /// It cannot be told.
+    pub fn notes_damage(&self, notes_ref: &str) -> Result<Option<String>, StoreError> {
+        let read = self.refs.read_leading(notes_ref).and_then(|tip| {
+            let Some(tip) = tip else { return Ok(()) };
+            let commit = self.require(&tip, Kind::Commit)?;
+            let tree = commit::parse(self.hash, &commit).map(|c| c.tree);
+            let malformed = || StoreError::WrongObject {
+                id: tip,
+                expected: "commit",
+                reason: "it is malformed".to_owned(),
+            };
+            self.require_notes_below(&tree.ok_or_else(malformed)?)
+        });
+        match read {
+            Ok(()) => Ok(None),
+            Err(e) if e.is_damage() => Ok(Some(e.to_string())),
+            Err(e) => Err(e),
+        }
+    }
+
+    fn require_notes_below(&self, tree: &Oid) -> Result<(), StoreError> {
+        for entry in self.tree(tree)? {
+            match entry.mode {
+                Mode::Tree => self.require_notes_below(&entry.id)?,
+                Mode::Submodule => {}
+                Mode::File | Mode::Executable | Mode::Symlink | Mode::OldFile(_) => {
+                    self.require(&entry.id, Kind::Blob)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Packs that keep out of every repack, that no list names and that are older than what is under way.
+    ///
+    /// # Errors
+    /// They cannot be listed.
+    pub fn stale_orphan_packs(&self, now: Timestamp) -> Result<Vec<String>, StoreError> {
+        Ok(self.packs.kept_before(self.orphan_packs()?, now, limits::PACK_STALE_MS))
+    }
+}

@@ -1,0 +1,157 @@
+//! Putting right what the journal proves, one thing at a time, for a person who asks for it.
+//!
+//! Contract: what is wrong is worked out again under the lock, so that a plan that is old by now does nothing. What is
+//! replaced is kept under `agentproto/damaged` first. The journal itself is never written.
+
+use crate::store::{
+    Store,
+    checks::SideFile,
+    commit::Stamp,
+    error::StoreError,
+    loose::fresh_name,
+    names::{NOTES_ASIDE, TMP_PREFIX},
+    object::{Kind, Object},
+    repair::free_name,
+    segments::Standing,
+    writer,
+};
+use crate::{
+    domain::oid::Oid,
+    sys::files::{self, Durable},
+};
+use std::path::{Path, PathBuf};
+
+impl Store {
+    /// Puts a file of ours right; false when nothing is wrong with it any more.
+    ///
+    /// # Errors
+    /// It cannot be moved or written.
+    pub fn mend_side_file(&self, file: SideFile) -> Result<bool, StoreError> {
+        let _packing = self.require_pack_lock()?;
+        let lock = self.lock()?;
+        if !self.damaged_side_files()?.contains(&file) {
+            return Ok(false);
+        }
+        match file {
+            SideFile::Packs | SideFile::Kept => {
+                self.keep_copy(&self.side_file(file))?;
+                self.packs.tidy_lists()?;
+            }
+            SideFile::Writer => {
+                let known = writer::find(self)?;
+                self.put_aside(&self.side_file(file))?;
+                if known.is_some() {
+                    writer::require(self, &lock)?;
+                }
+            }
+            SideFile::Recovered | SideFile::Dropped => {
+                self.put_aside(&self.side_file(file))?;
+            }
+        }
+        Ok(true)
+    }
+
+    /// Moves a file of our directory to where damaged ones are kept; none when it is gone.
+    ///
+    /// # Errors
+    /// It cannot be moved.
+    pub fn put_file_aside(&self, path: &Path) -> Result<Option<PathBuf>, StoreError> {
+        let _lock = self.lock()?;
+        if !path.starts_with(&self.agent) || !files::is_file(path)? {
+            return Ok(None);
+        }
+        self.put_aside(path).map(Some)
+    }
+
+    fn put_aside(&self, path: &Path) -> Result<PathBuf, StoreError> {
+        let kept = free_name(&self.damaged_dir()?, path)?;
+        files::rename(path, &kept)?;
+        Ok(kept)
+    }
+
+    fn keep_copy(&self, path: &Path) -> Result<(), StoreError> {
+        let kept = free_name(&self.damaged_dir()?, path)?;
+        Ok(files::copy(path, &kept)?)
+    }
+
+    fn damaged_dir(&self) -> Result<PathBuf, StoreError> {
+        let dir = self.agent.join("damaged");
+        files::make_dirs(&dir)?;
+        Ok(dir)
+    }
+
+    /// Sets the lost ref of a finished segment to the entry that the segment after it continues; false when it is not
+    /// lost any more.
+    ///
+    /// # Errors
+    /// The journal cannot be read, or the ref not be set.
+    pub fn restore_segment(&self, name: &str) -> Result<bool, StoreError> {
+        let _lock = self.lock()?;
+        let Some(tip) = self.own_tip()? else { return Ok(false) };
+        let finished = self.finished_segments(&tip)?;
+        let lost = finished.into_iter().find(|f| f.name == name && f.standing == Standing::Lost);
+        let Some(last) = lost.and_then(|f| f.last) else { return Ok(false) };
+        self.refs.swap(name, None, &last, self.ref_wait_ms)?;
+        self.refs.sync(name)?;
+        Ok(true)
+    }
+
+    /// Makes the file that [`Store::lacks_packed_refs`] misses.
+    ///
+    /// # Errors
+    /// It cannot be written.
+    pub fn add_packed_refs(&self) -> Result<(), StoreError> {
+        let _lock = self.lock()?;
+        self.refs.ensure_packed()
+    }
+
+    /// Keeps what a notes ref that cannot be read holds, and begins the notes anew; gives where it is kept, none when
+    /// the notes can be read after all. What of it can be read stays alive by a ref.
+    ///
+    /// # Errors
+    /// It cannot be kept, or the ref not be moved.
+    pub fn set_notes_aside(
+        &self,
+        who: &Stamp,
+        notes_ref: &str,
+    ) -> Result<Option<PathBuf>, StoreError> {
+        let _lock = self.lock()?;
+        self.refs.ensure_packed()?;
+        if self.notes_damage(notes_ref)?.is_none() {
+            return Ok(None);
+        }
+        let tip = self.refs.read_sound(notes_ref)?;
+        let leaf = notes_ref.rsplit('/').next().unwrap_or("notes");
+        let kept = free_name(&self.damaged_dir()?, Path::new(&format!("notes-{leaf}")))?;
+        let held = match tip {
+            Some(tip) => format!("{tip}\n").into_bytes(),
+            None => self.refs.bytes(notes_ref)?,
+        };
+        files::write_new(&kept, &held, 0o600, Durable::Yes)?;
+        if let Some(tip) = tip.filter(|tip| matches!(self.odb.has(tip), Ok(true))) {
+            let number = kept.extension().unwrap_or_default().to_string_lossy().into_owned();
+            let name = format!("{NOTES_ASIDE}{leaf}.{number}");
+            if self.refs.read(&name)?.is_none() {
+                self.refs.swap(&name, None, &tip, self.ref_wait_ms)?;
+            }
+        }
+        let begun = self.empty_notes(who)?;
+        self.refs.swap(notes_ref, tip, &begun, self.ref_wait_ms)?;
+        Ok(Some(kept))
+    }
+
+    fn empty_notes(&self, who: &Stamp) -> Result<Oid, StoreError> {
+        let tree = Object::new(self.hash, Kind::Tree, Vec::new())?;
+        let message = b"Notes begun anew by git agentproto\n";
+        let commit = crate::store::commit::encode(&tree.id, &[], who, message)?;
+        for object in [&tree, &commit] {
+            self.loose.write_for_ref(object)?;
+        }
+        Ok(commit.id)
+    }
+
+    /// Where a file is staged under the journal lock.
+    pub(in crate::store) fn staged_name(&self) -> PathBuf {
+        self.agent.join("tmp").join(fresh_name(TMP_PREFIX))
+    }
+}

@@ -1,0 +1,9 @@
+//! What puts things right: recovery from the log, findings and repairs, letting go of what is too old.
+//!
+//! Contract: only what the log or the journal proves is restored; what is damaged is kept; contradictions are reported.
+
+pub mod checks;
+pub(super) mod mending;
+pub mod recovery;
+pub mod repair;
+pub mod retention;
