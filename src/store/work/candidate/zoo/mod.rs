@@ -56,7 +56,8 @@ fn compare(hash: HashKind, name: &'static str, salt: u64) {
     if filter::serve_if_asked() {
         return;
     }
-    let program = filter::command(&format!("store::candidate::zoo::{own}"));
+    let here = module_path!().split_once("::").map_or("", |(_, path)| path);
+    let program = filter::command(&format!("{here}::{own}"));
     let most = if sweep::is_long() { LONG } else { SHORT };
     let mut tally = Tally::default();
     let mut state = 0;
