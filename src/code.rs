@@ -98,6 +98,8 @@ codes! {
     ReadOnly "read-only" BROKEN "make the repository writable for you";
     LockTimeout "lock-timeout" BROKEN "another process holds the lock; try again";
     NotesContended "notes-contended" BROKEN "somebody keeps rewriting the notes ref; try again";
+    NotRegular "not-a-regular-file" BROKEN "something else lies where a file belongs: move it away, or see what can be done, git agentproto fsck";
+    OverLimit "file-over-limit" BROKEN "no such file is ever that large: move it away, or see what can be done, git agentproto fsck";
     Io "io-error" BROKEN "mend what the operating system names, then try again";
     GitFailed "git-failed" BROKEN "mend what git names, then try again";
 
@@ -162,6 +164,7 @@ codes! {
     RunnerFailed "runner-failed" BROKEN "attach again; if it stays, please report it";
     GitBusy "git-operation-in-progress" BROKEN "finish or abort the operation in progress";
     CandidateFailed "candidate-failed" BROKEN "correct what the reason names, then attach again";
+    CandidateUnreadable "candidate-unreadable" BROKEN "objects of the candidate are missing or damaged: attach again, or get them back first (git fsck)";
     SecretEnv "secret-env" REFUSED "give the variable another name, or leave it out";
 
     // policies and acks

@@ -2,6 +2,25 @@
 
 /// Paths one commit policy may list (decisions 21).
 pub const PATHS_PER_POLICY: usize = 512;
+/// A file of ours that says one thing (writer id and path, last event, what was recovered or let go, what runs, where programs
+/// were found), or one ref: a path or two fit in. Bytes.
+pub const SMALL_FILE_BYTES: u64 = 256 * 1024;
+/// A list of packs of ours, bytes.
+pub const PACK_LIST_BYTES: u64 = 16 * 1024 * 1024;
+/// A file of rules or settings that a person wrote, or the configuration of a repository, bytes.
+pub const SETTINGS_FILE_BYTES: u64 = 16 * 1024 * 1024;
+/// A key file, bytes.
+pub const KEY_FILE_BYTES: u64 = 1024 * 1024;
+/// What git packed of refs, bytes: some ten million of them.
+pub const PACKED_REFS_BYTES: u64 = 1024 * 1024 * 1024;
+/// One loose object, pack or index of a pack that we read ourselves, bytes: what one candidate makes at most, and its heads.
+pub const OBJECT_FILE_BYTES: u64 = CANDIDATE_BYTES + 256 * 1024 * 1024;
+/// A file of the log that is searched for frames, bytes.
+pub const WAL_FILE_BYTES: u64 = 1024 * 1024 * 1024;
+/// A stored output of a gate, bytes.
+pub const LOG_FILE_BYTES: u64 = 2 * 1024 * 1024;
+/// One file of `/proc`, bytes: the environment of a process is the largest.
+pub const PROC_FILE_BYTES: u64 = 64 * 1024 * 1024;
 /// Most paths of one kind told in the notices of a command.
 pub const NOTICES_OF_A_KIND: usize = 20;
 /// Largest list of paths read with `--paths-from`, bytes.
@@ -172,6 +191,9 @@ pub const GIT_CALL_MS: u64 = 120_000;
 /// After a called program ended, how long its output may be held open by others, milliseconds.
 pub const CALL_DRAIN_MS: u64 = 500;
 
+const _: () = assert!((2 * (OUTPUT_HEAD_BYTES + OUTPUT_TAIL_BYTES) as u64) < LOG_FILE_BYTES);
+const _: () = assert!(WAL_SEARCH_BYTES < WAL_FILE_BYTES);
+const _: () = assert!(PACK_MERGED_BYTES < OBJECT_FILE_BYTES);
 const _: () = assert!(NOTE_ACKS_PER_LOOK < JUDGED_LINES);
 const _: () = assert!(GATE_TIMEOUT_DEFAULT_MS <= GATE_TIMEOUT_MAX_MS);
 const _: () = assert!(CANDIDATE_FILE_BYTES <= CANDIDATE_BYTES);

@@ -31,7 +31,7 @@ pub(super) fn policy(cx: &Cx, ledger: &Ledger, policy: &Policy) -> Result<Value,
         "pending": policy.pending,
         "stalledBy": policy.stalled_by,
         "gates": gates(ledger, policy),
-        "lastGate": last_gate(ledger, policy)?,
+        "lastGate": last_gate(ledger, policy),
         "because": policy.because,
         "parent": policy.candidate.map(|c| c.parent),
         "tree": policy.candidate.map(|c| c.tree),
@@ -139,15 +139,15 @@ fn merge(into: &mut Value, more: Value) {
     }
 }
 
-fn last_gate(ledger: &Ledger, policy: &Policy) -> Result<Value, CliError> {
-    let Some(last) = policy.results.last() else { return Ok(Value::Null) };
+fn last_gate(ledger: &Ledger, policy: &Policy) -> Value {
+    let Some(last) = policy.results.last() else { return Value::Null };
     let (exit_code, signal, timed_out) = match &last.end {
         GateEnd::Exit(code) => (Some(*code), None, false),
         GateEnd::Signal(name) => (None, Some(name.as_str()), false),
         GateEnd::Timeout => (None, None, true),
         GateEnd::NotRun => (None, None, false),
     };
-    Ok(json!({
+    json!({
         "index": last.index,
         "hook": last.hook,
         "verdict": last.verdict,
@@ -158,17 +158,26 @@ fn last_gate(ledger: &Ledger, policy: &Policy) -> Result<Value, CliError> {
         "signals": last.signals,
         "timedOut": timed_out,
         "durationMs": last.duration_ms,
-        "tail": tail(ledger, last)?,
+        "tail": tail(ledger, last),
         "unlistedChanges": last.unlisted_changes,
-    }))
+    })
 }
 
-/// The end of what a gate wrote; `None` when it is not on this machine (any more) or did not run.
-pub(super) fn tail(ledger: &Ledger, result: &GateResult) -> Result<Option<String>, CliError> {
-    let Some(kept) = &result.log else { return Ok(None) };
+/// The end of what a gate wrote; `None` when it is not on this machine (any more), is not what was stored, which is
+/// said, or did not run. Everything else that is known is shown all the same.
+pub(super) fn tail(ledger: &Ledger, result: &GateResult) -> Option<String> {
+    let kept = result.log.as_ref()?;
     let agent_dir = ledger.store().location().agent_dir();
-    let log = log::load_log(&agent_dir, &kept.sha256)?;
-    Ok(log.map(|log| log::tail_of(&log)))
+    match log::load_log(&agent_dir, &kept.sha256) {
+        Ok(log) => log.map(|log| log::tail_of(&log)),
+        Err(e) => {
+            ledger.store().said().add(format!(
+                "warning: the kept output of a gate is damaged and not shown: {e} [{}]: see git agentproto fsck",
+                e.code()
+            ));
+            None
+        }
+    }
 }
 
 /// What to do next, as a command; `None` when there is nothing to do.

@@ -294,7 +294,7 @@ fn read_paths(cx: &Cx, file: &PathBuf) -> Result<Vec<u8>, CliError> {
     let read = if is_stdin(Some(file)) {
         std::io::stdin().lock().take(most + 1).read_to_end(&mut bytes).map(drop)
     } else {
-        let opened = files::open(&cx.env.cwd().join(file)).map_err(|e| e.source);
+        let opened = files::open_given(&cx.env.cwd().join(file)).map_err(|e| e.source);
         opened.and_then(|f| f.take(most + 1).read_to_end(&mut bytes).map(drop))
     };
     let name = file.display();
@@ -343,7 +343,7 @@ fn read_message(cx: &Cx, file: &PathBuf) -> Result<Vec<u8>, CliError> {
         let mut bytes = Vec::new();
         std::io::stdin().lock().read_to_end(&mut bytes).map(|_| bytes)
     } else {
-        files::read(&cx.env.cwd().join(file)).map_err(|e| e.source)
+        files::read_given(&cx.env.cwd().join(file), limits::PATHS_FROM_BYTES).map_err(|e| e.source)
     };
     read.map_err(|e| {
         let message = format!("-F {}: {e}", file.display());

@@ -3,7 +3,7 @@
 //! Contract: a page ends with the position of the last entry examined, shown or not, so that the next page
 //! begins where this one ended and nothing is lost or told twice.
 
-use super::{args, cx::Cx, error::CliError, follow::follow, seen};
+use super::{args, cx::Cx, doubt, error::CliError, follow::follow, seen};
 use crate::{
     code::exit,
     domain::event::Kind,
@@ -38,6 +38,7 @@ pub(super) struct EventsArgs {
 
 pub(super) fn run(cx: &Cx, args: &EventsArgs) -> Result<u8, CliError> {
     let ledger = cx.ledger()?;
+    let doubts = doubt::say(cx, &ledger);
     let limit = args.limit.map(|n| usize::try_from(n).unwrap_or(usize::MAX));
     let query = query(&ledger, args, limit.unwrap_or(limits::EVENTS_LIMIT_DEFAULT))?;
     for kind in args.types.iter().filter(|kind| !names_a_kind(kind)) {
@@ -53,7 +54,9 @@ pub(super) fn run(cx: &Cx, args: &EventsArgs) -> Result<u8, CliError> {
         if let Some(seq) = page.set_back {
             cx.note(&seen::set_back(seq));
         }
-        cx.answer(&object(&page), &text(&page))?;
+        let mut answer = object(&page);
+        doubt::tell(&mut answer, &doubts);
+        cx.answer(&answer, &text(&page))?;
     }
     Ok(exit::DONE)
 }

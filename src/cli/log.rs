@@ -3,7 +3,7 @@
 //! Newest first, as `git log`; with `--follow` oldest first, the last few and then what comes, as `tail -f`.
 //! For a session or policy it is that entity's own story, found by the `Prev` of each of its events.
 
-use super::{cx::Cx, error::CliError, follow::follow, names::Names, seen};
+use super::{cx::Cx, doubt, error::CliError, follow::follow, names::Names, seen};
 use crate::{
     code::exit,
     domain::{cursor::Since, event::Entity},
@@ -30,6 +30,8 @@ pub(super) struct LogArgs {
 
 pub(super) fn run(cx: &Cx, args: LogArgs) -> Result<u8, CliError> {
     let ledger = cx.ledger()?;
+    // Of a stream of events every line is one, so programs hear of it on stderr, too.
+    doubt::say(cx, &ledger);
     let entity = args.id.map(|id| ledger.find(&id)).transpose()?;
     let names = Names::load(cx, &ledger)?;
     if args.follow {

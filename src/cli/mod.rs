@@ -17,6 +17,7 @@ mod attach;
 mod commit;
 mod cx;
 mod demo;
+mod doubt;
 mod error;
 mod events;
 mod follow;

@@ -219,7 +219,7 @@ pub(super) fn show_text(cx: &Cx, ledger: &Ledger, policy: &Policy) -> Result<Str
         text.push_str(&format!("  gate      {}: {said}\n", shown(&gate.def.shown())));
     }
     if let Some(last) = policy.results.last().filter(|r| r.verdict != Verdict::Pass) {
-        match answer::tail(ledger, last)? {
+        match answer::tail(ledger, last) {
             Some(tail) if tail.trim().is_empty() => {}
             Some(tail) => text.push_str(&block(&tail, "    | ")),
             None => text.push_str("    (its output is not on this machine)\n"),
@@ -263,7 +263,7 @@ pub(super) fn why_blocked(cx: &Cx, ledger: &Ledger, policy: &Policy) -> Result<S
     let why = format!("{}{}", state_words(policy), because.unwrap_or_default());
     let mut text = format!("{}: {}\n", policy.policy_id, shown(&why));
     if let Some(last) = policy.results.last().filter(|r| r.verdict != Verdict::Pass) {
-        let tail = answer::tail(ledger, last)?.unwrap_or_default();
+        let tail = answer::tail(ledger, last).unwrap_or_default();
         let lines: Vec<&str> = tail.lines().collect();
         let end = lines[lines.len().saturating_sub(TAIL_LINES)..].join("\n");
         if !end.trim().is_empty() {

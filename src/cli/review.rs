@@ -22,10 +22,8 @@ use crate::{
 
 /// The whole screen.
 pub(super) fn render(cx: &Cx, ledger: &Ledger, review: &Review) -> Result<String, CliError> {
-    let mut tails = Vec::new();
-    for result in &review.policy.results {
-        tails.push(answer::tail(ledger, result)?);
-    }
+    let tails: Vec<_> =
+        review.policy.results.iter().map(|result| answer::tail(ledger, result)).collect();
     Ok(screen(cx, review, &tails))
 }
 

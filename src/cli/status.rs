@@ -5,6 +5,7 @@
 use super::{
     answer,
     cx::Cx,
+    doubt,
     error::CliError,
     names::Names,
     policy, session,
@@ -87,12 +88,15 @@ enum RuleNews {
 
 pub(super) fn run(cx: &Cx, args: StatusArgs) -> Result<u8, CliError> {
     let ledger = cx.ledger()?;
+    let doubts = doubt::say(cx, &ledger);
     match args.id.map(|id| ledger.find(&id)).transpose()? {
         Some(Entity::Policy(id)) => policy::show(cx, &ledger, &id),
         Some(Entity::Session(id)) => session::show(cx, &ledger, &id),
         None => {
             let overview = Overview::load(cx, &ledger, clock::now())?;
-            cx.answer(&overview.to_json(cx), &overview.to_text(cx))?;
+            let mut answer = overview.to_json(cx);
+            doubt::tell(&mut answer, &doubts);
+            cx.answer(&answer, &overview.to_text(cx))?;
             Ok(exit::DONE)
         }
     }
@@ -293,7 +297,7 @@ fn is_served(ledger: &Ledger, id: &PolicyId) -> Option<bool> {
         if !name.to_string_lossy().contains(id.as_str()) {
             continue;
         }
-        let bytes = files::read_optional(&dir.join(&name)).ok()?;
+        let bytes = files::read_own(&dir.join(&name), limits::SMALL_FILE_BYTES).ok()?;
         let Some(bytes) = bytes else { continue };
         let record: live::Record = serde_json::from_slice(&bytes).ok()?;
         for process in std::iter::once(&record.owner).chain(&record.runner) {

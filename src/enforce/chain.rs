@@ -22,7 +22,7 @@ use crate::{
     },
     engine::{ENGINE, OLDEST_ENGINE, State, step},
     store::{
-        End, Segment, StoreError, Tip,
+        End, Gone, Segment, StoreError, Tip,
         object::{Kind, Object, hash},
         reading::Unreadable,
         segments::Kept,
@@ -35,7 +35,7 @@ use crate::{
 };
 use serde::{Serialize, de::DeserializeOwned};
 use serde_json::Map;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 /// Trees kept in memory while a journal is read; older ones are read again.
 const TREES_KEPT: usize = 1024;
@@ -130,6 +130,8 @@ pub(super) struct Chain {
     pub(super) stories: BTreeMap<PolicyId, Story>,
     /// The event that consumed a line first.
     pub(super) consumed: HashMap<String, Oid>,
+    /// Gate lines of every attempt.
+    pub(super) gate_lines: HashSet<String>,
 }
 
 impl Chain {
@@ -146,6 +148,7 @@ impl Chain {
             state: State::default(),
             stories: BTreeMap::new(),
             consumed: HashMap::new(),
+            gate_lines: HashSet::new(),
         }
     }
 
@@ -154,6 +157,13 @@ impl Chain {
         let mut chain = Self::empty(journal.writer.clone(), journal.id);
         let why = format!("{}: {}", journal.name, journal.why);
         chain.broken = Some(Broken { at: journal.id, why });
+        chain
+    }
+
+    /// A journal that is not here though something tells of it.
+    pub(super) fn gone(gone: &Gone) -> Self {
+        let mut chain = Self::empty(gone.writer.clone(), None);
+        chain.broken = Some(Broken { at: None, why: format!("it is gone: {}", gone.witness) });
         chain
     }
 
@@ -476,6 +486,8 @@ impl Replay<'_> {
             }
             return;
         };
+        let lines = self.chain.state.policies.get(policy).into_iter().flat_map(Policy::gate_lines);
+        self.chain.gate_lines.extend(lines.map(str::to_owned));
         let story = self.chain.stories.entry(policy.clone()).or_insert_with(|| Story {
             whole: matches!(recorded.event.body, Body::PolicyAttached(_)),
             attached: id,

@@ -129,6 +129,7 @@ pub(super) fn read_journals(
     if let Some(own) = chains.iter_mut().find(|c| Some(&c.writer) == own.as_ref()) {
         own.require_end(&end);
     }
+    chains.extend(ledger.store().gone_journals()?.iter().map(Chain::gone));
     Ok(chains)
 }
 

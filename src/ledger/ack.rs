@@ -23,7 +23,7 @@ use crate::{
         exclude::Excluded,
         key::SigningKey,
     },
-    store::{settings::expand_path, trusted::Trust},
+    store::{candidate, settings::expand_path, trusted::Trust},
     sys::clock,
     wire::{ack_line::AckLine, gate_line::gates_digest},
 };
@@ -90,6 +90,13 @@ impl Ledger {
         let policy = self.require_own(id)?;
         let request = self.require_request(&policy)?;
         require_reviewed(&policy, &request, ask)?;
+        // What nobody can read any more cannot land, and is not to be approved.
+        if ask.decision == Decision::Approve
+            && let Some(why) = candidate::whole::damage(&self.store, &request.candidate)?
+        {
+            let because = format!("its candidate {} is damaged: {why}", request.candidate.commit);
+            return Err(LedgerError::refused(Code::CandidateUnreadable, id.as_str(), because));
+        }
         let (repo, trust) = (self.repo()?, self.trust()?);
         let key = self.signing_key(&repo, &trust, ask.key.clone())?;
         let court = self.court(&policy)?;

@@ -8,6 +8,7 @@ use super::{Ledger, LedgerError, Problem};
 use crate::{
     code::Code,
     domain::{gate::GateDef, ids::PolicyId},
+    limits,
     store::{
         Worktree,
         allowlist::{Allowlist, Denied, Listed, Place},
@@ -18,7 +19,7 @@ use crate::{
     },
     sys::{
         digest,
-        files::{self, Durable, FileError},
+        files::{self, FileError},
     },
 };
 use std::{
@@ -205,7 +206,7 @@ impl Ledger {
     }
 
     /// The programs a policy's gates resolved to on this machine when it was attached; none when nobody
-    /// knows any more.
+    /// knows any more, which is said when it is because the note is damaged.
     ///
     /// # Errors
     /// They are written down and cannot be read.
@@ -217,11 +218,21 @@ impl Ledger {
         let failed = |e: &dyn std::fmt::Display| {
             LedgerError::refused(Code::Io, &path.display().to_string(), e.to_string())
         };
-        let Some(bytes) = files::read_optional(&path).map_err(|e| failed(&e))? else {
+        let Some(bytes) =
+            files::read_own(&path, limits::SMALL_FILE_BYTES).map_err(|e| failed(&e))?
+        else {
             return Ok(None);
         };
-        let found: Programs = serde_json::from_slice(&bytes).map_err(|e| failed(&e))?;
-        Ok(Some(found.programs))
+        match serde_json::from_slice::<Programs>(&bytes) {
+            Ok(found) => Ok(Some(found.programs)),
+            Err(e) => {
+                self.store.said().add(format!(
+                    "warning: {} is damaged ({e}); the programs of {policy} are looked for anew",
+                    path.display()
+                ));
+                Ok(None)
+            }
+        }
     }
 
     /// Notes on this machine where the programs were found: absolute paths never go under a ref. Losing the
@@ -232,8 +243,8 @@ impl Ledger {
             let form = Programs { programs: programs.to_vec() };
             let bytes = serde_json::to_vec(&form).map_err(std::io::Error::from);
             let bytes = bytes.map_err(|e| FileError::new("encode", &path, e))?;
-            path.parent().map_or(Ok(()), files::make_dirs)?;
-            files::write_new(&path, &bytes, 0o600, Durable::No)
+            // As a whole or not at all: half a note would say that there were no programs.
+            files::write_private(&path, &bytes)
         };
         // As said above: without the note everything still works.
         let _ = write();

@@ -11,6 +11,11 @@ use std::{fmt, path::PathBuf};
 /// Something that can be put right.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Remedy {
+    /// Something of another kind lies where a file or directory of ours belongs.
+    PutMisplacedAside {
+        /// Where it is.
+        path: PathBuf,
+    },
     /// A file of ours that can be told anew.
     MendSideFile(SideFile),
     /// The write-ahead log does not hold together.
@@ -50,6 +55,7 @@ impl fmt::Display for Remedy {
                 f.write_str("keep a copy under agentproto/damaged and leave the sound lines")
             }
             Self::MendSideFile(SideFile::Recovered | SideFile::Dropped)
+            | Self::PutMisplacedAside { .. }
             | Self::PutFileAside { .. } => f.write_str("keep the file under agentproto/damaged"),
             Self::PutLogAside => f.write_str(
                 "make everything visible that can be read of the log, and keep its files under agentproto/damaged",
@@ -100,6 +106,10 @@ impl Ledger {
             Remedy::ReleasePacks => {
                 let names = store.release_stale_packs(clock::now(), limits::PACK_STALE_MS)?;
                 (!names.is_empty()).then(|| format!("{} packs were released", names.len()))
+            }
+            Remedy::PutMisplacedAside { path } => {
+                let kept = store.put_misplaced_aside(path)?;
+                kept.map(|kept| format!("{} is now {}", path.display(), kept.display()))
             }
             Remedy::PutFileAside { path } => {
                 let kept = store.put_file_aside(path)?;

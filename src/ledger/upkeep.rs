@@ -98,6 +98,25 @@ impl Ledger {
     }
 }
 
+impl Ledger {
+    /// Ends a policy whose candidate can not land; none when somebody else was quicker.
+    ///
+    /// # Errors
+    /// The journal cannot be read or written.
+    pub fn landing_impossible(
+        &self,
+        id: &PolicyId,
+        code: Code,
+        because: String,
+    ) -> Result<Option<Recording>, LedgerError> {
+        unless_overtaken(self.record(Input::LandingImpossible {
+            policy: id.clone(),
+            code,
+            because,
+        }))
+    }
+}
+
 /// Somebody else recorded the same, or more, in the meantime.
 fn unless_overtaken(
     recorded: Result<Recording, LedgerError>,

@@ -24,7 +24,7 @@ use std::{
     collections::HashSet,
     fs::{File, TryLockError},
     io,
-    os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt},
+    os::unix::fs::{FileExt, MetadataExt},
     path::{Path, PathBuf},
     time::{Duration, Instant},
 };
@@ -135,7 +135,7 @@ impl LiveError {
     pub fn code(&self) -> Code {
         match self {
             Self::BadEffect(_) => Code::Internal,
-            Self::File { .. } => Code::Io,
+            Self::File { source, .. } => files::code_of(source),
             Self::Unreadable { .. } => Code::StoreUnusable,
             Self::Processes { .. } | Self::Survivors { .. } | Self::StillRunning { .. } => {
                 Code::RunnerFailed
@@ -329,12 +329,12 @@ fn path_of(agent_dir: &Path, effect: &str) -> Result<PathBuf, LiveError> {
     Ok(agent_dir.join("live").join(effect))
 }
 
-#[expect(clippy::disallowed_methods, reason = "a live file is record and lock in one")]
+/// A live file is record and lock in one.
 fn create(path: &Path) -> io::Result<File> {
     if let Some(dir) = path.parent() {
         files::make_private_dirs(dir).map_err(|e| e.source)?;
     }
-    File::options().read(true).write(true).create(true).truncate(false).mode(0o600).open(path)
+    files::open_record(path)
 }
 
 fn is_at(file: &File, path: &Path) -> io::Result<bool> {
@@ -345,7 +345,7 @@ fn is_at(file: &File, path: &Path) -> io::Result<bool> {
 
 /// The record; `None` when the owner died before it wrote one, that is before it started anything.
 fn load(path: &Path) -> Result<Option<Record>, LiveError> {
-    let bytes = match files::read_optional(path) {
+    let bytes = match files::read_own(path, limits::SMALL_FILE_BYTES) {
         Ok(Some(bytes)) => bytes,
         Ok(None) => return Ok(None),
         Err(e) => return Err(LiveError::File { path: path.to_owned(), source: e.source }),

@@ -7,6 +7,7 @@
 
 use crate::{
     code::Code,
+    limits,
     sys::files::{self, Durable},
 };
 use ssh_key::{Algorithm, EcdsaCurve, HashAlg, LineEnding, PrivateKey, PublicKey};
@@ -178,9 +179,10 @@ pub fn is_literal(value: &str) -> bool {
 }
 
 fn read(path: &Path) -> Result<String, KeyError> {
-    let text = files::read(path).map_err(|e| e.source).and_then(|bytes| {
-        String::from_utf8(bytes).map_err(|e| io::Error::new(io::ErrorKind::InvalidData, e))
-    });
+    let text =
+        files::read_given(path, limits::KEY_FILE_BYTES).map_err(|e| e.source).and_then(|bytes| {
+            String::from_utf8(bytes).map_err(|e| io::Error::new(io::ErrorKind::InvalidData, e))
+        });
     text.map_err(|source| KeyError::Unreadable { path: path.to_owned(), source })
 }
 

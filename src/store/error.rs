@@ -3,7 +3,7 @@
 use super::{git::GitError, location::OpenError, object::HashError, tree::TreeEditError};
 use crate::{
     code::Code,
-    domain::oid::Oid,
+    domain::{ids::WriterId, oid::Oid},
     sys::{files::FileError, lock::LockError},
 };
 use std::{path::PathBuf, sync::Arc};
@@ -136,6 +136,14 @@ pub enum StoreError {
         /// The file that notes it.
         note: PathBuf,
     },
+    /// Something here tells of a journal of ours, and nothing of that is here.
+    #[error("journal {writer} is gone: {witness}")]
+    JournalGone {
+        /// Whose.
+        writer: WriterId,
+        /// What tells of it, and how to give it up, as a sentence.
+        witness: String,
+    },
     /// The write-ahead log does not hold together.
     #[error("{}: {reason}", path.display())]
     CorruptWal {
@@ -221,6 +229,7 @@ impl StoreError {
             | Self::Diverged { .. }
             | Self::SetBack { .. }
             | Self::SegmentDropped { .. }
+            | Self::JournalGone { .. }
             | Self::CorruptWal { .. }
             | Self::PackDamaged { .. }
             | Self::BadEntry { .. }
@@ -238,12 +247,14 @@ impl StoreError {
         match self {
             Self::Open(e) => e.code(),
             Self::File(e) if e.is_read_only() => Code::ReadOnly,
-            Self::File(_) => Code::Io,
+            Self::File(e) => e.code(),
             Self::Lock(e) => e.code(),
             Self::Git(e) => e.code(),
             Self::RefLocked { .. } => Code::LockTimeout,
             Self::Diverged { .. } | Self::SetBack { .. } => Code::JournalDiverged,
-            Self::CorruptWal { .. } | Self::NotAnEntry { .. } => Code::JournalCorrupt,
+            Self::CorruptWal { .. } | Self::NotAnEntry { .. } | Self::JournalGone { .. } => {
+                Code::JournalCorrupt
+            }
             Self::NewerFormat { .. } => Code::NewerFormat,
             Self::SegmentDropped { .. } => Code::SegmentDropped,
             Self::TooLarge { .. } => Code::TooMany,

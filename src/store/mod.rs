@@ -45,6 +45,7 @@ use repo::{caps, loose, odb};
 pub use rules::{allowlist, configured, protect, settings, trusted};
 use work::gitlink;
 pub use work::{candidate, expand, filters, hooks, identity, landing, paths, worktree_state};
+pub use writer::{Gone, Witness};
 
 use crate::{
     domain::{
@@ -147,6 +148,8 @@ impl Store {
     pub fn open_as_it_is(location: Location, env: &Env) -> Result<Self, StoreError> {
         let caps::Probed { owner, hash, refs } = caps::probe(&location, env)?;
         let (common, agent) = (location.common_dir.clone(), location.agent_dir());
+        let own = location.worktree.as_ref().map_or(&location.common_dir, |w| &w.git_dir);
+        location::require_files(own, &location.common_dir)?;
         require_own_directories(&agent)?;
         Ok(Self {
             hash,

@@ -13,7 +13,7 @@ pub(super) const JOURNALS: &str = "refs/agentproto/journal/";
 /// What was fetched from other clones.
 pub(super) const REMOTES: &str = "refs/agentproto/remotes/";
 /// Pins of writers.
-const EVIDENCE: &str = "refs/agentproto/evidence/";
+pub(super) const EVIDENCE: &str = "refs/agentproto/evidence/";
 
 /// Candidates offered to other clones.
 const REQUESTS: &str = "refs/agentproto/requests/";

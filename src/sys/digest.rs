@@ -13,7 +13,7 @@ use std::{io, path::Path};
 /// The file cannot be read.
 pub fn sha256_file(path: &Path) -> io::Result<String> {
     let mut hasher = Sha256::new();
-    io::copy(&mut files::open(path).map_err(|e| e.source)?, &mut hasher)?;
+    io::copy(&mut files::open_regular(path).map_err(|e| e.source)?, &mut hasher)?;
     Ok(hex(&hasher.finalize()))
 }
 

@@ -8,19 +8,27 @@
 
 mod at;
 mod log;
+mod regular;
 mod slots;
 
 pub use at::{Held, Opened};
 pub use log::Log;
+pub use regular::{
+    Unfit, code_of, open_record, open_regular, read, read_given, read_optional, read_own,
+};
 pub use slots::Slots;
 
+pub(in crate::sys) use regular::regular;
+
 use super::clock;
+use crate::{code::Code, limits};
 use std::{
     ffi::OsString,
     fs::{DirBuilder, File, Metadata, OpenOptions},
     io::{self, ErrorKind, Write},
     os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt},
     path::{Path, PathBuf},
+    time::UNIX_EPOCH,
 };
 
 /// What a call does to the disk.
@@ -97,6 +105,12 @@ impl FileError {
     #[must_use]
     pub fn new(action: &'static str, path: &Path, source: io::Error) -> Self {
         Self { action, path: path.to_owned(), source }
+    }
+
+    /// The stable code.
+    #[must_use]
+    pub fn code(&self) -> Code {
+        code_of(&self.source)
     }
 
     /// True when nothing can be written there: read-only file system or no permission.
@@ -189,6 +203,16 @@ fn seen(path: &Path, found: io::Result<Metadata>) -> Result<Option<Metadata>, Fi
     }
 }
 
+/// When what a path leads to was made, as a number that is the same as long as it is there, whatever its name is then;
+/// none when nothing is there or the file system does not keep that time.
+///
+/// # Errors
+/// The path cannot be looked at.
+pub fn born(path: &Path) -> Result<Option<u128>, FileError> {
+    let made = look_through(path)?.and_then(|found| found.created().ok());
+    Ok(made.and_then(|made| made.duration_since(UNIX_EPOCH).ok()).map(|since| since.as_nanos()))
+}
+
 /// Whether something is at a path, be it a dangling link.
 ///
 /// # Errors
@@ -231,31 +255,11 @@ pub fn read_link(path: &Path) -> Result<PathBuf, FileError> {
         .map_err(|e| FileError::new("read", path, e))
 }
 
-/// The whole file, which must be there.
-///
-/// # Errors
-/// It is not there or cannot be read.
-pub fn read(path: &Path) -> Result<Vec<u8>, FileError> {
-    access(Op::Read, &[path], || std::fs::read(path)).map_err(|e| FileError::new("read", path, e))
-}
-
-/// The whole file, none when there is none.
-///
-/// # Errors
-/// It is there and cannot be read.
-pub fn read_optional(path: &Path) -> Result<Option<Vec<u8>>, FileError> {
-    match read(path) {
-        Ok(data) => Ok(Some(data)),
-        Err(e) if absent(&e.source) => Ok(None),
-        Err(e) => Err(e),
-    }
-}
-
-/// The file, opened for reading from its start.
+/// A file that a person named, opened for reading from its start. It may be a pipe, and is waited for.
 ///
 /// # Errors
 /// It is not there or cannot be opened.
-pub fn open(path: &Path) -> Result<File, FileError> {
+pub fn open_given(path: &Path) -> Result<File, FileError> {
     access(Op::Read, &[path], || File::open(path)).map_err(|e| FileError::new("open", path, e))
 }
 
@@ -264,7 +268,7 @@ pub fn open(path: &Path) -> Result<File, FileError> {
 /// # Errors
 /// It exists, or cannot be written (or synced).
 pub fn write_new(path: &Path, data: &[u8], mode: u32, durable: Durable) -> Result<(), FileError> {
-    fill(path, OpenOptions::new().write(true).create_new(true).mode(mode), data, durable)
+    fill(path, OpenOptions::new().write(true).create_new(true).mode(mode), 0, data, durable)
 }
 
 /// Writes a file, or writes it anew in its place.
@@ -272,12 +276,18 @@ pub fn write_new(path: &Path, data: &[u8], mode: u32, durable: Durable) -> Resul
 /// # Errors
 /// It cannot be written (or synced).
 pub fn write(path: &Path, data: &[u8], durable: Durable) -> Result<(), FileError> {
-    fill(path, OpenOptions::new().write(true).create(true).truncate(true), data, durable)
+    fill(path, OpenOptions::new().write(true).create(true).truncate(true), 0, data, durable)
 }
 
-fn fill(path: &Path, how: &OpenOptions, data: &[u8], durable: Durable) -> Result<(), FileError> {
+fn fill(
+    path: &Path,
+    how: &mut OpenOptions,
+    flags: i32,
+    data: &[u8],
+    durable: Durable,
+) -> Result<(), FileError> {
     let fail = |e| FileError::new("write", path, e);
-    let mut file = access(Op::Create, &[path], || how.open(path)).map_err(fail)?;
+    let mut file = access(Op::Create, &[path], || regular(how, flags, path)).map_err(fail)?.0;
     if !data.is_empty() {
         written(Op::Write, path, data, |part| file.write_all(part)).map_err(fail)?;
     }
@@ -292,8 +302,14 @@ fn fill(path: &Path, how: &OpenOptions, data: &[u8], durable: Durable) -> Result
 /// # Errors
 /// One cannot be read or the other not written.
 pub fn copy(from: &Path, to: &Path) -> Result<(), FileError> {
-    access(Op::Write, &[to], || std::fs::copy(from, to).map(drop))
-        .map_err(|e| FileError::new("copy", from, e))
+    let copied = || {
+        let (mut source, found) = regular(OpenOptions::new().read(true), 0, from)?;
+        let mut how = OpenOptions::new();
+        let (mut copy, _) = regular(how.write(true).create(true).truncate(true), 0, to)?;
+        io::copy(&mut source, &mut copy)?;
+        copy.set_permissions(found.permissions())
+    };
+    access(Op::Write, &[to], copied).map_err(|e| FileError::new("copy", from, e))
 }
 
 /// Replaces a file as a whole: readers see the old or the new bytes, a power cut too. `staged` is a
@@ -337,8 +353,8 @@ pub fn write_private(path: &Path, data: &[u8]) -> Result<(), FileError> {
 /// It cannot be opened or written.
 pub fn overwrite(path: &Path, data: &[u8]) -> Result<(), FileError> {
     let mut how = OpenOptions::new();
-    how.write(true).create(true).truncate(false).mode(0o600).custom_flags(libc::O_NOFOLLOW);
-    fill(path, &how, data, Durable::No)
+    how.write(true).create(true).truncate(false).mode(0o600);
+    fill(path, &mut how, libc::O_NOFOLLOW, data, Durable::No)
 }
 
 /// Renames, replacing what is there.
@@ -364,17 +380,27 @@ pub fn link(from: &Path, to: &Path) -> Result<(), FileError> {
 /// # Errors
 /// The directory cannot be opened or synced.
 pub fn sync_dir(dir: &Path) -> Result<(), FileError> {
-    access(Op::SyncDir, &[dir], || File::open(dir)?.sync_all())
+    let mut how = OpenOptions::new();
+    how.read(true).custom_flags(libc::O_DIRECTORY | libc::O_NONBLOCK);
+    access(Op::SyncDir, &[dir], || how.open(dir)?.sync_all())
         .map_err(|e| FileError::new("sync", dir, e))
 }
 
-/// Makes the bytes of a file that somebody else wrote survive a power cut.
+/// Makes the bytes of a file that somebody else wrote survive a power cut, or the names in a directory.
 ///
 /// # Errors
-/// The file cannot be opened or synced.
+/// It is neither, or cannot be opened or synced.
 pub fn sync_file(path: &Path) -> Result<(), FileError> {
-    access(Op::Sync, &[path], || File::open(path)?.sync_all())
-        .map_err(|e| FileError::new("sync", path, e))
+    let sync = || {
+        let mut how = OpenOptions::new();
+        let file = how.read(true).custom_flags(libc::O_NONBLOCK).open(path)?;
+        let found = file.metadata()?;
+        match Unfit::as_file(&found).filter(|_| !found.is_dir()) {
+            None => file.sync_all(),
+            Some(unfit) => Err(io::Error::other(unfit)),
+        }
+    };
+    access(Op::Sync, &[path], sync).map_err(|e| FileError::new("sync", path, e))
 }
 
 /// Makes a directory and those above it.
@@ -408,7 +434,13 @@ fn make_dirs_as(dir: &Path, mode: u32) -> Result<(), FileError> {
     };
     match made {
         // Somebody else was quicker.
-        Err(e) if e.kind() == ErrorKind::AlreadyExists && is_dir(dir)? => Ok(()),
+        Err(e) if e.kind() == ErrorKind::AlreadyExists => match look_through(dir)? {
+            Some(found) => match Unfit::as_directory(&found) {
+                None => Ok(()),
+                Some(unfit) => Err(FileError::new("use", dir, io::Error::other(unfit))),
+            },
+            None => Err(FileError::new("make directory", dir, e)),
+        },
         made => made.map_err(|e| FileError::new("make directory", dir, e)),
     }
 }
@@ -469,7 +501,7 @@ pub fn boot_id() -> Option<String> {
     if let Some(id) = super::fault::boot_id() {
         return Some(id);
     }
-    let text = String::from_utf8(read(Path::new(BOOT_ID)).ok()?).ok()?;
+    let text = String::from_utf8(read(Path::new(BOOT_ID), limits::PROC_FILE_BYTES).ok()?).ok()?;
     Some(text.trim().to_owned()).filter(|id| !id.is_empty())
 }
 
@@ -480,8 +512,8 @@ mod tests {
     #[test]
     fn a_missing_file_is_an_answer_and_an_unreadable_one_an_error() {
         let dir = tempfile::tempdir().unwrap();
-        assert_eq!(read_optional(&dir.path().join("no/such")).unwrap(), None);
-        assert!(read_optional(dir.path()).is_err());
+        assert_eq!(read_optional(&dir.path().join("no/such"), 9).unwrap(), None);
+        assert!(read_optional(dir.path(), 9).is_err());
         assert!(!remove_optional(&dir.path().join("none")).unwrap());
         assert_eq!(names(&dir.path().join("none")).unwrap(), Vec::<OsString>::new());
     }
@@ -493,7 +525,7 @@ mod tests {
         std::fs::write(&staged, "left over by a killed process").unwrap();
         replace(&path, &staged, b"one").unwrap();
         replace(&path, &staged, b"two").unwrap();
-        assert_eq!(read_optional(&path).unwrap().unwrap(), b"two");
+        assert_eq!(read_optional(&path, 3).unwrap().unwrap(), b"two");
         assert_eq!(names(dir.path()).unwrap(), ["f"]);
         assert!(write_new(&path, b"x", 0o644, Durable::No).is_err());
     }

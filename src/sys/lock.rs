@@ -4,12 +4,11 @@
 //! acquisition opens the file anew). The file is close-on-exec, so no child outlives its parent with it.
 //! A lock file that was removed or replaced while we waited guards nothing: it is opened again.
 
-use super::files::{FileError, FileId, Op, access};
+use super::files::{FileError, FileId, Op, access, regular};
 use crate::code::Code;
 use std::{
     fs::{File, OpenOptions, TryLockError},
     io,
-    os::unix::fs::OpenOptionsExt as _,
     path::{Path, PathBuf},
     time::{Duration, Instant},
 };
@@ -52,7 +51,7 @@ impl LockError {
     pub fn code(&self) -> Code {
         match self {
             Self::File(e) if e.is_read_only() => Code::ReadOnly,
-            Self::File(_) => Code::Io,
+            Self::File(e) => e.code(),
             Self::Held { .. } => Code::LockTimeout,
         }
     }
@@ -97,11 +96,11 @@ impl KernelLock {
     }
 }
 
-#[expect(clippy::disallowed_methods, reason = "a lock is a file")]
 fn open(path: &Path) -> io::Result<File> {
     // What a link leads to is no lock of ours, and is not to be made by us.
     let mut how = OpenOptions::new();
-    how.create(true).truncate(false).write(true).custom_flags(libc::O_NOFOLLOW).open(path)
+    how.create(true).truncate(false).write(true);
+    Ok(regular(&mut how, libc::O_NOFOLLOW, path)?.0)
 }
 
 /// False when somebody else holds it.

@@ -8,6 +8,7 @@
 //! A pid recorded inside another pid namespace reads as gone here; whoever needs more holds a kernel lock.
 
 use super::files;
+use crate::limits;
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 use serde::{Deserialize, Serialize};
 use std::{
@@ -127,7 +128,7 @@ pub fn descendants(pid: u32) -> io::Result<Vec<ProcessId>> {
 pub fn started_with(entry: &[u8]) -> io::Result<Vec<ProcessId>> {
     let boot = boot_id()?;
     let marked = |stat: &Stat| {
-        files::read(&proc_of(stat.pid).join("environ"))
+        files::read(&proc_of(stat.pid).join("environ"), limits::PROC_FILE_BYTES)
             .is_ok_and(|vars| vars.split(|b| *b == 0).any(|var| var == entry))
     };
     let all = load_all()?;
@@ -208,7 +209,9 @@ fn proc_of(pid: u32) -> PathBuf {
 }
 
 fn load_stat(pid: u32) -> io::Result<Option<Stat>> {
-    let bytes = match files::read(&proc_of(pid).join("stat")).map_err(|e| e.source) {
+    let bytes = match files::read(&proc_of(pid).join("stat"), limits::PROC_FILE_BYTES)
+        .map_err(|e| e.source)
+    {
         Ok(bytes) => bytes,
         Err(error) if is_absent(&error) => return Ok(None),
         Err(error) => return Err(error),

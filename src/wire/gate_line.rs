@@ -22,6 +22,8 @@ use std::{fmt, str::FromStr};
 
 /// First word of the line.
 pub const MAGIC: &str = "agentproto-gate/1";
+/// What such lines of every version start with.
+pub const FAMILY: &str = "agentproto-gate/";
 
 macro_rules! words {
     ($(#[$doc:meta])* $name:ident { $($(#[$vdoc:meta])* $variant:ident = $word:literal,)* }) => {

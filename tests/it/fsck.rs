@@ -2,7 +2,7 @@
 
 use crate::{
     env::{Output, TestEnv},
-    house::text,
+    house::{text, value},
 };
 use serde_json::Value;
 use std::{fs, path::PathBuf};
@@ -234,7 +234,9 @@ fn packs_that_cannot_be_merged_are_told_and_appending_goes_on() {
     fs::remove_dir_all(&merging).unwrap();
     fs::write(&merging, "").unwrap();
     let found = findings(&env, 1);
-    let what = text(&found[0], "what");
+    assert_eq!(text(&found[0], "what"), "it is a regular file, not a directory");
+    assert!(text(&found[0], "repair").contains("agentproto/damaged"), "{found:?}");
+    let what = text(&found[1], "what");
     assert!(what.starts_with("they are not merged: "), "{what}");
     env.adopt("four");
     fs::remove_file(&merging).unwrap();
@@ -282,7 +284,7 @@ fn a_note_of_the_last_event_that_cannot_be_read_is_never_fine() {
     assert_eq!(findings(&env, 1).len(), 1);
     let strays = fs::read_dir(note.parent().unwrap()).unwrap();
     let names: Vec<_> = strays.map(|e| e.unwrap().file_name()).collect();
-    assert_eq!(names.len(), 3, "{names:?}");
+    assert_eq!(names.len(), 4, "{names:?}");
     fs::remove_dir(&note).unwrap();
     goes_on(&env);
 }
@@ -316,4 +318,61 @@ fn what_cannot_be_repaired_is_told_and_stays() {
 #[test]
 fn a_dry_run_belongs_to_a_repair() {
     TestEnv::bare().ap(&["fsck", "--dry-run"]).exits(129);
+}
+
+/// Puts a note with this line more on a commit, as anybody can.
+fn add_line(env: &TestEnv, name: &str, commit: &str, line: &str) {
+    let notes = format!("--ref=agentproto/{name}");
+    env.git(&["notes", &notes, "append", "-m", line, commit]);
+}
+
+#[test]
+fn lines_that_no_journal_tells_of_are_found_and_those_of_others_are_a_note() {
+    let env = TestEnv::new();
+    let (_, commit) = env.governed("f.txt");
+    findings(&env, 0);
+    let gate = env.note_lines("gates", &commit, "agentproto-gate/")[0].clone();
+    let ack = env.note_lines("acks", &commit, "agentproto-ack/")[0].clone();
+    // Words of people are nobody's business.
+    add_line(&env, "gates", &commit, "looks good to me");
+    assert_eq!(findings(&env, 0).len(), 0);
+    let other = env.git(&["rev-parse", &format!("{commit}~1")]);
+    let policy = value(&gate, "policy").to_owned();
+    let stranger = gate.replace(&policy, "pol_01arz3ndektsv4rrffq69g5fav");
+    let unreadable = "agentproto-gate/9 who knows";
+    for (line, severity, exit) in [
+        (gate.replace(" pass ", " fail "), "problem", 1),
+        (stranger, "note", 0),
+        (unreadable.to_owned(), "note", 0),
+    ] {
+        assert_ne!(line, gate);
+        add_line(&env, "gates", &other, &line);
+        let found = findings(&env, exit);
+        assert_eq!(found.len(), 1, "{found:?}");
+        assert_eq!(text(&found[0], "severity"), severity, "{found:?}");
+        assert_eq!(text(&found[0], "subject"), format!("refs/notes/agentproto/gates on {other}"));
+        env.git(&["notes", "--ref=agentproto/gates", "remove", &other]);
+    }
+    let forged = ack.replace("signer=ada", "signer=eve");
+    assert_ne!(forged, ack);
+    add_line(&env, "acks", &commit, &forged);
+    let found = findings(&env, 1);
+    assert_eq!((found.len(), text(&found[0], "code").as_str()), (1, "forged"), "{found:?}");
+    // A line that the journal tells of, on another commit, is a copy and says nothing new.
+    env.git(&["notes", "--ref=agentproto/acks", "remove", &commit]);
+    repairs(&env, 1);
+    add_line(&env, "gates", &other, &gate);
+    findings(&env, 0);
+    // The same commits and notes in a clone that has no journal of them.
+    add_line(&env, "gates", &commit, &gate.replace(" pass ", " fail "));
+    findings(&env, 1);
+    env.git_in(&env.path(""), &["clone", "-q", env.repo().to_str().unwrap(), "clone"]);
+    let there = env.path("clone");
+    env.git_in(&there, &["fetch", "-q", "origin", "refs/notes/*:refs/notes/*"]);
+    env.ap_in(&there, &["fsck"]).exits(0);
+    // One that fetched the journal knows what was written.
+    let remote = "refs/agentproto/journal/*:refs/agentproto/remotes/origin/journal/*";
+    env.git_in(&there, &["fetch", "-q", "origin", remote]);
+    let report = env.ap_in(&there, &["fsck", "--json"]).exits(0).json();
+    assert_eq!(count(&report, "findings"), 1, "only the forged line: {report}");
 }

@@ -11,9 +11,8 @@ use crate::{
     ledger::{Ledger, Remedy},
     store::{
         End, StoreError,
-        object::Kind,
+        candidate::whole,
         segments::{Finished, Standing},
-        tree::Mode,
     },
 };
 use std::collections::HashSet;
@@ -43,6 +42,21 @@ pub(super) fn end(ledger: &Ledger, found: &mut Findings) {
         }
         // A journal that was set back or cannot be read is told of where it is read.
         Ok(End::Held | End::Lost(_)) | Err(_) => {}
+    }
+}
+
+/// What may be gone, and may as well be of a repository that was here before.
+pub(super) fn perhaps_gone(ledger: &Ledger, found: &mut Findings) {
+    match ledger.store().perhaps_gone_journals() {
+        Ok(writers) => {
+            for writer in writers {
+                let what = "events of it were noted for a git directory at this path, and it is not here; whether \
+                    the repository was made anew since cannot be told"
+                    .to_owned();
+                found.note(writer.as_str(), what);
+            }
+        }
+        Err(e) => found.store("the journals", &e),
     }
 }
 
@@ -82,7 +96,6 @@ pub(super) fn finished_segments(ledger: &Ledger, found: &mut Findings) {
 
 /// What open policies wait for must be there whole, and kept alive by the evidence chain.
 pub(super) fn candidates(ledger: &Ledger, own: &Chain, found: &mut Findings) {
-    let objects = Objects(ledger.store());
     let open = own.state.policies.values().filter(|p| !p.status.is_terminal());
     let open: Vec<(&Policy, Candidate)> = open.filter_map(|p| Some((p, p.candidate?))).collect();
     if open.is_empty() {
@@ -97,8 +110,13 @@ pub(super) fn candidates(ledger: &Ledger, own: &Chain, found: &mut Findings) {
     };
     for (policy, candidate) in open {
         let id = policy.policy_id.as_str();
-        if let Err(e) = whole(objects, &candidate) {
-            found.store(id, &e);
+        match whole::damage(ledger.store(), &candidate) {
+            Ok(None) => {}
+            Ok(Some(why)) => {
+                let what = format!("its candidate {} is damaged: {why}", candidate.commit);
+                found.add(Severity::Broken, Code::CandidateUnreadable, id, what);
+            }
+            Err(e) => found.store(id, &e),
         }
         if !pinned.contains(&candidate.commit) {
             let what = format!("no evidence keeps its candidate {} alive", candidate.commit);
@@ -122,19 +140,4 @@ fn pins(ledger: &Ledger, own: &Chain) -> Result<HashSet<Oid>, StoreError> {
         }
     }
     Ok(pinned)
-}
-
-/// Everything the candidate adds to its parent can be read.
-fn whole(objects: Objects<'_>, candidate: &Candidate) -> Result<(), StoreError> {
-    let commit = objects.commit(&candidate.commit)?;
-    let parent = objects.commit(&candidate.parent)?;
-    for changed in objects.changed(&parent.tree, &commit.tree)? {
-        match changed.to {
-            Some((Mode::Tree | Mode::Submodule, _)) | None => {}
-            Some((Mode::File | Mode::Executable | Mode::Symlink | Mode::OldFile(_), id)) => {
-                objects.get(&id, Kind::Blob)?;
-            }
-        }
-    }
-    Ok(())
 }

@@ -21,6 +21,7 @@ use crate::{
     code::Code,
     ledger::{Ledger, Remedy},
     store::{Recovered, StoreError},
+    sys::lock::LockError,
 };
 use report::Findings;
 
@@ -30,6 +31,7 @@ use report::Findings;
 /// The journal lock cannot be had.
 pub fn fsck(ledger: &Ledger) -> Result<FsckReport, VerifyError> {
     let mut found = Findings::default();
+    side::misplaced(ledger, &mut found);
     let before = side::staged(ledger, &mut found);
     // Readers remove an index that they find wrong, so it is looked at before anything is read.
     journal::index(ledger, &mut found);
@@ -50,15 +52,19 @@ pub fn fsck(ledger: &Ledger) -> Result<FsckReport, VerifyError> {
         }
     }
     journal::end(ledger, &mut found);
-    if let Some(own) = own(ledger, &chains, &mut found) {
+    journal::perhaps_gone(ledger, &mut found);
+    let own = own(ledger, &chains, &mut found);
+    if let Some(own) = own {
         journal::candidates(ledger, own, &mut found);
         notes::receipts(ledger, own, &mut found);
         branches::landed(ledger, own, &mut found);
         side::programs(ledger, own, &mut found);
     }
+    notes::forged(ledger, own, &chains, &mut found);
     notes::readable(ledger, &mut found);
     journal::finished_segments(ledger, &mut found);
     side::files_of_ours(ledger, &mut found);
+    side::outputs(ledger, &mut found);
     side::runs(ledger, &mut found);
     side::packs(ledger, &mut found);
     side::merges(ledger, &mut found);
@@ -80,7 +86,7 @@ fn log(ledger: &Ledger, found: &mut Findings) -> Result<Recovered, VerifyError> 
             let what = format!("nothing could be mended: {e}");
             found.problem(Code::ReadOnly, "the write-ahead log", what);
         }
-        Err(e @ StoreError::Lock(_)) => return Err(e.into()),
+        Err(e @ StoreError::Lock(LockError::Held { .. })) => return Err(e.into()),
         Err(StoreError::Diverged { name, actual, ours }) => {
             let what = format!(
                 "it is at {actual}, the log says {ours}, and neither leads to the other; compare them with git log \

@@ -3,16 +3,31 @@
 use super::report::Findings;
 use crate::{
     code::Code,
-    domain::ids::PolicyId,
+    domain::{digest::is_sha256, ids::PolicyId},
     enforce::chain::Chain,
     ledger::{Ledger, Remedy},
+    limits,
+    store::checks::Misplaced,
     sys::{
-        clock, files,
+        clock, digest, files,
         process::{self, Liveness, ProcessId},
     },
 };
 use serde_json::Value;
 use std::path::{Path, PathBuf};
+
+/// Everything of ours is of the kind that belongs at its place.
+pub(super) fn misplaced(ledger: &Ledger, found: &mut Findings) {
+    match ledger.store().misplaced() {
+        Ok(misplaced) => {
+            for Misplaced { path, unfit } in misplaced {
+                found.problem(Code::NotRegular, &path.display().to_string(), unfit.to_string());
+                found.offer(Remedy::PutMisplacedAside { path });
+            }
+        }
+        Err(e) => found.store("files of agentproto", &e),
+    }
+}
 
 /// The files that are told anew when they are lost hold what they should.
 pub(super) fn files_of_ours(ledger: &Ledger, found: &mut Findings) {
@@ -54,6 +69,26 @@ pub(super) fn programs(ledger: &Ledger, own: &Chain, found: &mut Findings) {
             let subject = path.display().to_string();
             found.repairable(&subject, what, Remedy::PutFileAside { path });
         }
+    }
+}
+
+/// Kept output of gates is stored under its digest.
+pub(super) fn outputs(ledger: &Ledger, found: &mut Findings) {
+    for path in below(ledger, "logs", found) {
+        // What a dead writer left beside them has no such name, and goes with the old ones.
+        let Some(name) = path.file_name().and_then(|n| n.to_str()).filter(|n| is_sha256(n)) else {
+            continue;
+        };
+        let what = match files::read_own(&path, limits::LOG_FILE_BYTES) {
+            Ok(Some(text)) if digest::sha256(&text) == name => continue,
+            Ok(Some(_)) => {
+                "its digest is not its name: the output of a gate was changed".to_owned()
+            }
+            Ok(None) => continue,
+            Err(e) => e.source.to_string(),
+        };
+        let subject = path.display().to_string();
+        found.repairable(&subject, what, Remedy::PutFileAside { path });
     }
 }
 
@@ -148,10 +183,11 @@ fn below(ledger: &Ledger, dir: &str, found: &mut Findings) -> Vec<PathBuf> {
     match files::names(&dir) {
         Ok(names) => {
             let paths = names.into_iter().map(|n| dir.join(n));
+            // What is of another kind is told of by that.
             paths.filter(|p| files::is_file(p).unwrap_or(true)).collect()
         }
         Err(e) => {
-            found.problem(Code::Io, &dir.display().to_string(), e.to_string());
+            found.problem(e.code(), &dir.display().to_string(), e.to_string());
             Vec::new()
         }
     }
@@ -159,6 +195,6 @@ fn below(ledger: &Ledger, dir: &str, found: &mut Findings) -> Vec<PathBuf> {
 
 /// A file as JSON; none when it is gone or holds none.
 fn json(path: &Path) -> Option<Value> {
-    let bytes = files::read_optional(path).ok()??;
+    let bytes = files::read_own(path, limits::SMALL_FILE_BYTES).ok()??;
     serde_json::from_slice(&bytes).ok()
 }

@@ -51,7 +51,7 @@ impl LogError {
     #[must_use]
     pub fn code(&self) -> Code {
         match self {
-            Self::File { .. } => Code::Io,
+            Self::File { source, .. } => files::code_of(source),
             Self::BadDigest(_) => Code::Internal,
             Self::Changed { .. } => Code::StoreUnusable,
         }
@@ -135,7 +135,7 @@ pub fn load_log(agent_dir: &Path, sha256: &str) -> Result<Option<Vec<u8>>, LogEr
         return Err(LogError::BadDigest(sha256.to_owned()));
     }
     let path = agent_dir.join("logs").join(sha256);
-    let text = match files::read_optional(&path) {
+    let text = match files::read_own(&path, limits::LOG_FILE_BYTES) {
         Ok(Some(text)) => text,
         Ok(None) => return Ok(None),
         Err(e) => return Err(LogError::File { path, source: e.source }),

@@ -155,7 +155,7 @@ impl Hooks<'_> {
                 Err(why) => return Ok(Err(why.into())),
             }
         }
-        let said = files::read(&around.index.message_file());
+        let said = files::read(&around.index.message_file(), limits::OBJECT_FILE_BYTES);
         let said = said.map_err(|e| e.source.to_string());
         let cleaned = said.and_then(|raw| message::clean(&raw).map_err(|e| e.to_string()));
         Ok(match cleaned {

@@ -14,7 +14,7 @@ use crate::{
     runtime::live::{self, Acquired},
     store::{
         Worktree,
-        candidate::{LoadError, listed_at},
+        candidate::{LoadError, listed_at, whole},
         git::Git,
         landing::{self, LandCtx, LandError, Landed},
     },
@@ -40,6 +40,17 @@ pub(super) fn land(ledger: &Ledger, policy: &Policy) -> Result<Step, PerformErro
         return Ok(Step::Again);
     };
     let plan = Plan { ledger, policy: &policy, commit, candidate };
+    let landed =
+        || ledger.store().reference(&commit.branch).map(|tip| tip == Some(candidate.commit));
+    if let Some(why) = whole::damage(ledger.store(), &candidate)?
+        && !landed()?
+    {
+        // Trying again would find the same for ever. What a killed landing left is taken back as far as it can be read.
+        let _ = plan.with_landing(landing::settle);
+        let because = format!("candidate {} is damaged: {why}", candidate.commit);
+        ledger.landing_impossible(&policy.policy_id, Code::CandidateUnreadable, because)?;
+        return Ok(Step::Again);
+    }
     if policy.is_expired(clock::now()) && !plan.is_landed()? {
         ledger.give_up_landing(&policy.policy_id)?;
         return Ok(Step::Again);

@@ -7,7 +7,7 @@
 //! be told counts as a copy: a journal too many can be read, one with two heads cannot be mended.
 //!
 //! The last event appended under an id is noted beside, outside the repository: a journal that was set back does not hold
-//! it any more.
+//! it any more. So is when the git directory was made, which tells it from one made anew at its path.
 
 use crate::store::{
     error::StoreError,
@@ -100,6 +100,15 @@ pub enum End {
     Untold(BadNote),
 }
 
+/// Whose events were noted outside for a git directory.
+#[derive(Debug, Default)]
+pub(in crate::store) struct UsedHere {
+    /// For this one and no other.
+    pub(in crate::store) certain: Vec<WriterId>,
+    /// For one at this path; whether it was made anew since cannot be told.
+    pub(in crate::store) perhaps: Vec<WriterId>,
+}
+
 /// What an id found in a git directory means there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::store) enum Standing {
@@ -121,7 +130,7 @@ pub(in crate::store) struct Local {
 impl Local {
     /// Reads it; an empty or damaged file is a lost one: there are other witnesses.
     pub(in crate::store) fn load(common_dir: &Path) -> Result<Option<Self>, StoreError> {
-        Ok(files::read_optional(&common_dir.join(AGENT_DIR).join("writer"))?
+        Ok(files::read_own(&common_dir.join(AGENT_DIR).join("writer"), limits::SMALL_FILE_BYTES)?
             .and_then(|data| decode(&data)))
     }
 }
@@ -173,7 +182,7 @@ impl Homes {
     /// Where the id was used last, as far as this user knows.
     pub(in crate::store) fn noted(&self, writer: &WriterId) -> Result<Option<PathBuf>, StoreError> {
         let Some(file) = self.file(writer) else { return Ok(None) };
-        let data = match files::read_optional(&file) {
+        let data = match files::read_own(&file, limits::SMALL_FILE_BYTES) {
             // A note that is not for us to read is none: the path beside the id decides then.
             Err(e) if e.is_read_only() => None,
             // One that cannot be read just now may be there at the next look, and both answers would go into
@@ -206,10 +215,42 @@ impl Homes {
         Ok(Standing::Ours)
     }
 
+    /// Ids with events that were noted for this very git directory, and those of which that cannot be told: a path alone
+    /// is also that of a repository that was removed and made anew.
+    pub(in crate::store) fn used_here(&self, here: &Path) -> Result<UsedHere, StoreError> {
+        let mut used = UsedHere::default();
+        let Some(dir) = &self.0 else { return Ok(used) };
+        let born = files::born(here)?;
+        for name in files::names(dir)? {
+            let Some(writer) = name.to_str().and_then(|n| n.parse::<WriterId>().ok()) else {
+                continue;
+            };
+            if self.seen(&writer) == Noted::Nothing {
+                continue;
+            }
+            let noted =
+                files::read_own(&dir.join(format!("{writer}.born")), limits::SMALL_FILE_BYTES);
+            let noted = noted
+                .ok()
+                .flatten()
+                .and_then(|b| std::str::from_utf8(&b).ok()?.trim().parse().ok());
+            match (noted, born) {
+                (Some(noted), Some(born)) if noted == born => used.certain.push(writer),
+                (Some::<u128>(_), Some(_)) => {}
+                (None, _) | (_, None) => {
+                    if self.noted(&writer)?.as_deref() == Some(here) {
+                        used.perhaps.push(writer);
+                    }
+                }
+            }
+        }
+        Ok(used)
+    }
+
     /// The last event noted for an id.
     pub(in crate::store) fn seen(&self, writer: &WriterId) -> Noted {
         let Some(path) = self.seen_file(writer) else { return Noted::Nothing };
-        let why = match files::read_optional(&path) {
+        let why = match files::read_own(&path, limits::SMALL_FILE_BYTES) {
             Ok(None) => return Noted::Nothing,
             Ok(Some(data)) => match Seen::decode(&data) {
                 Some(seen) => return Noted::Event(seen),
@@ -256,8 +297,12 @@ impl Homes {
 
     fn note(&self, here: &Path, writer: &WriterId) -> Result<(), StoreError> {
         let Some(file) = self.file(writer) else { return Ok(()) };
-        let staged = file.with_file_name(fresh_name(TMP_PREFIX));
-        Ok(files::replace(&file, &staged, &encode(writer, here))?)
+        let staged = || file.with_file_name(fresh_name(TMP_PREFIX));
+        if let Some(born) = files::born(here)? {
+            let path = file.with_file_name(format!("{writer}.born"));
+            files::replace(&path, &staged(), format!("{born}\n").as_bytes())?;
+        }
+        Ok(files::replace(&file, &staged(), &encode(writer, here))?)
     }
 
     fn file(&self, writer: &WriterId) -> Option<PathBuf> {
@@ -288,7 +333,8 @@ fn uses(path: &Path, writer: &WriterId) -> Result<bool, StoreError> {
     if !files::names(&path.join(&name))?.is_empty() {
         return Ok(true);
     }
-    let packed = files::read_optional(&path.join("packed-refs"))?.unwrap_or_default();
+    let packed = files::read_optional(&path.join("packed-refs"), limits::PACKED_REFS_BYTES)?
+        .unwrap_or_default();
     Ok(packed.windows(name.len()).any(|w| w == name.as_bytes()))
 }
 

@@ -9,9 +9,10 @@ use crate::store::{
     commit::{self, Entry},
     error::StoreError,
     journal::Tip,
-    names::{JOURNALS, REMOTES, Segment, chain_parts, journal_parts, journal_ref},
+    names::{JOURNALS, REMOTES, Segment, chain_parts, journal_parts, journal_ref, journal_writer},
     place::End,
-    state, tree, writer,
+    state, tree,
+    writer::{self, Gone},
 };
 use std::collections::BTreeMap;
 
@@ -144,6 +145,26 @@ impl Store {
         // The note first: somebody may append, and note that, between the two looks.
         let noted = self.homes.seen(&writer);
         writer::end(self, noted, self.own_tip()?.as_ref())
+    }
+
+    /// Journals that were written here and of which nothing is here, though something tells of them.
+    ///
+    /// # Errors
+    /// The refs, or the notes of this user, cannot be read.
+    pub fn gone_journals(&self) -> Result<Vec<Gone>, StoreError> {
+        writer::gone(self)
+    }
+
+    /// Journals of which this user's machine noted events at this path, when it cannot be told whether the repository
+    /// was made anew since; none of which a ref is here.
+    ///
+    /// # Errors
+    /// The refs, or the notes of this user, cannot be read.
+    pub fn perhaps_gone_journals(&self) -> Result<Vec<WriterId>, StoreError> {
+        let mut perhaps = self.homes.used_here(&self.location.common_dir)?.perhaps;
+        let names = self.refs.names(JOURNALS)?;
+        perhaps.retain(|writer| !names.iter().any(|n| journal_writer(n).as_ref() == Some(writer)));
+        Ok(perhaps)
     }
 
     /// Reads one journal entry.

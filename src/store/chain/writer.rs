@@ -9,7 +9,7 @@ use crate::store::{
     Store,
     error::StoreError,
     journal::Tip,
-    names::{JOURNALS, Segment, journal_ref, journal_writer},
+    names::{EVIDENCE, JOURNALS, Segment, chain_parts, journal_ref, journal_writer},
     place::{self, End, Local, Noted, Seen, Standing},
     recovery::Depth,
 };
@@ -17,10 +17,18 @@ use crate::{
     domain::ids::WriterId,
     sys::{clock, lock::KernelLock},
 };
+use std::{collections::HashSet, path::PathBuf};
 
 /// The writer of this clone, if it has one.
 pub(in crate::store) fn find(store: &Store) -> Result<Option<WriterId>, StoreError> {
-    let Some(writer) = written_down(store)? else { return Ok(None) };
+    let writer = match written_down(store)? {
+        Some(writer) => writer,
+        // Nobody is to begin anew in the place of a journal that was taken away.
+        None => match gone(store)?.into_iter().next() {
+            Some(gone) => gone.writer,
+            None => return Ok(None),
+        },
+    };
     match store.homes.standing(&store.location.common_dir, &writer)? {
         Standing::Ours | Standing::Moved => Ok(Some(writer)),
         Standing::Copy => Ok(None),
@@ -40,6 +48,66 @@ fn written_down(store: &Store) -> Result<Option<WriterId>, StoreError> {
         return Ok(in_log);
     }
     from_journals(store)
+}
+
+/// A journal that is not here, though it was.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Gone {
+    /// Whose.
+    pub writer: WriterId,
+    /// What tells of it.
+    pub witness: Witness,
+}
+
+/// What tells of a journal that is not here.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Witness {
+    /// An evidence ref: it is made with the journal and never goes before it.
+    Evidence(String),
+    /// The note of its last event outside, for this very git directory.
+    Noted(PathBuf),
+}
+
+impl std::fmt::Display for Witness {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Evidence(name) => {
+                write!(f, "{name} keeps alive what it named; git update-ref -d {name} gives it up")
+            }
+            Self::Noted(path) => {
+                let path = path.display();
+                write!(
+                    f,
+                    "{path} notes an event of it in this git directory; remove that file to give it up"
+                )
+            }
+        }
+    }
+}
+
+/// Journals that were written here and of which no ref is here, each told of once.
+pub(in crate::store) fn gone(store: &Store) -> Result<Vec<Gone>, StoreError> {
+    let used = store.homes.used_here(&store.location.common_dir)?.certain;
+    let noted = used.into_iter().map(|writer| {
+        let witness = Witness::Noted(store.homes.seen_file(&writer).unwrap_or_default());
+        Gone { writer, witness }
+    });
+    let evidence = store.refs.names(EVIDENCE)?.into_iter().filter_map(|name| {
+        let (writer, _) = chain_parts(&name)?;
+        Some(Gone { writer, witness: Witness::Evidence(name) })
+    });
+    let mut told: Vec<Gone> = noted.chain(evidence).collect();
+    if told.is_empty() {
+        return Ok(told);
+    }
+    let names = store.refs.names(JOURNALS)?;
+    let mut here: HashSet<WriterId> = names.iter().filter_map(|n| journal_writer(n)).collect();
+    here.extend(store.with_sound_wal(|wal| {
+        let names = wal.iter().flat_map(|w| w.tips().keys());
+        Ok(names.filter_map(|name| journal_writer(name)).collect::<Vec<_>>())
+    })?);
+    told.retain(|gone| here.insert(gone.writer.clone()));
+    Ok(told)
 }
 
 /// The id whose journal is here and that the user's notes know: the one at home here, else the only one that moved,
@@ -112,6 +180,14 @@ pub(in crate::store) fn require_whole(
 ) -> Result<Option<Tip>, StoreError> {
     let Some(writer) = find(store)? else { return Ok(tip) };
     let seen = match end(store, store.homes.seen(&writer), tip.as_ref())? {
+        End::Held | End::Untold(_) if tip.is_none() => {
+            return match gone(store)?.into_iter().find(|gone| gone.writer == writer) {
+                None => Ok(tip),
+                Some(Gone { writer, witness }) => {
+                    Err(StoreError::JournalGone { writer, witness: witness.to_string() })
+                }
+            };
+        }
         End::Held => return Ok(tip),
         // The next entry is noted in its place, and then nobody would hear of it.
         End::Untold(note) => {

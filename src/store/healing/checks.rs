@@ -13,11 +13,12 @@ use crate::store::{
     tree::Mode,
 };
 use crate::{
+    code::Code,
     domain::{oid::Oid, time::Timestamp},
     limits,
-    sys::files,
+    sys::files::{self, Unfit},
 };
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// A file of ours that tells what could be told without it, too.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -34,10 +35,43 @@ pub enum SideFile {
     Dropped,
 }
 
+/// Directories in ours; everything else there is a file.
+const DIRECTORIES: [&str; 8] =
+    ["tmp", "packing", "merging", "seek", "live", "logs", "local", "damaged"];
+
+/// Something in our directory that is not of the kind that belongs there.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Misplaced {
+    /// Where it is.
+    pub path: PathBuf,
+    /// What it is, and what belongs there.
+    pub unfit: Unfit,
+}
+
+fn within(dir: &Path, directories_too: bool, found: &mut Vec<Misplaced>) -> Result<(), StoreError> {
+    for name in files::names(dir)? {
+        let path = dir.join(name);
+        let Some(there) = files::look(&path)? else { continue };
+        if directories_too && there.is_dir() {
+            continue;
+        }
+        found.extend(Unfit::as_file(&there).map(|unfit| Misplaced { path, unfit }));
+    }
+    Ok(())
+}
+
 impl SideFile {
     /// Each of them.
     pub const ALL: [Self; 5] =
         [Self::Writer, Self::Recovered, Self::Packs, Self::Kept, Self::Dropped];
+
+    /// The most that is read of it, bytes.
+    fn most_bytes(self) -> u64 {
+        match self {
+            Self::Writer | Self::Recovered | Self::Dropped => limits::SMALL_FILE_BYTES,
+            Self::Packs | Self::Kept => limits::PACK_LIST_BYTES,
+        }
+    }
 
     /// Its name in our directory.
     #[must_use]
@@ -65,7 +99,17 @@ impl Store {
     pub fn damaged_side_files(&self) -> Result<Vec<SideFile>, StoreError> {
         let mut damaged = Vec::new();
         for file in SideFile::ALL {
-            let Some(data) = files::read_optional(&self.side_file(file))? else { continue };
+            let data = match files::read_own(&self.side_file(file), file.most_bytes()) {
+                Ok(Some(data)) => data,
+                Ok(None) => continue,
+                Err(e) if e.code() == Code::OverLimit => {
+                    damaged.push(file);
+                    continue;
+                }
+                // Told of by its kind.
+                Err(e) if e.code() == Code::NotRegular => continue,
+                Err(e) => return Err(e.into()),
+            };
             let sound = match file {
                 SideFile::Writer => Local::load(&self.location.common_dir)?.is_some(),
                 SideFile::Recovered => serde_json::from_slice::<Recovered>(&data).is_ok(),
@@ -77,6 +121,35 @@ impl Store {
             }
         }
         Ok(damaged)
+    }
+
+    /// What lies in our directory and is of another kind than belongs there. Everything we make is a regular file in a
+    /// directory; in `tmp` a directory may be made for a run.
+    ///
+    /// # Errors
+    /// The directory cannot be looked into.
+    pub fn misplaced(&self) -> Result<Vec<Misplaced>, StoreError> {
+        let mut found = Vec::new();
+        let whole = files::look(&self.agent)?;
+        if let Some(unfit) = whole.as_ref().and_then(Unfit::as_directory) {
+            return Ok(vec![Misplaced { path: self.agent.clone(), unfit }]);
+        }
+        for name in files::names(&self.agent)? {
+            let path = self.agent.join(&name);
+            let Some(there) = files::look(&path)? else { continue };
+            let dir = DIRECTORIES.iter().find(|dir| name == **dir);
+            let unfit = match dir {
+                Some(_) => Unfit::as_directory(&there),
+                None => Unfit::as_file(&there),
+            };
+            match (unfit, dir) {
+                (Some(unfit), _) => found.push(Misplaced { path, unfit }),
+                // Whatever was damaged is kept as it was.
+                (None, Some(&"damaged") | None) => {}
+                (None, Some(dir)) => within(&path, *dir == "tmp", &mut found)?,
+            }
+        }
+        Ok(found)
     }
 
     /// Refs in our namespace that nothing of ours knows what to do with, each with what is wrong.
@@ -128,6 +201,40 @@ impl Store {
             Err(e) if e.is_damage() => Ok(Some(e.to_string())),
             Err(e) => Err(e),
         }
+    }
+
+    /// Every note, by the commit it is on.
+    ///
+    /// # Errors
+    /// The notes cannot be read.
+    pub fn all_notes(&self, notes_ref: &str) -> Result<Vec<(Oid, Vec<u8>)>, StoreError> {
+        let Some(tip) = self.refs.read_leading(notes_ref)? else { return Ok(Vec::new()) };
+        let mut found = Vec::new();
+        self.notes_below(&self.commit_tree(&tip)?, "", &mut found)?;
+        Ok(found)
+    }
+
+    fn notes_below(
+        &self,
+        tree: &Oid,
+        above: &str,
+        found: &mut Vec<(Oid, Vec<u8>)>,
+    ) -> Result<(), StoreError> {
+        for entry in self.tree(tree)? {
+            // What has no such name is no note.
+            let Ok(name) = std::str::from_utf8(&entry.name) else { continue };
+            let hex = format!("{above}{name}");
+            match entry.mode {
+                Mode::Tree => self.notes_below(&entry.id, &hex, found)?,
+                Mode::Submodule => {}
+                Mode::File | Mode::Executable | Mode::Symlink | Mode::OldFile(_) => {
+                    if let Ok(target) = hex.parse() {
+                        found.push((target, self.require(&entry.id, Kind::Blob)?));
+                    }
+                }
+            }
+        }
+        Ok(())
     }
 
     fn require_notes_below(&self, tree: &Oid) -> Result<(), StoreError> {

@@ -16,6 +16,7 @@ use crate::store::{
     writer,
 };
 use crate::{
+    code::Code,
     domain::oid::Oid,
     sys::files::{self, Durable},
 };
@@ -33,14 +34,17 @@ impl Store {
             return Ok(false);
         }
         match file {
+            // What is too large to be read has no lines to be kept.
+            SideFile::Packs | SideFile::Kept if self.packs.listed_in(file).is_err() => {
+                self.put_aside(&self.side_file(file))?;
+            }
             SideFile::Packs | SideFile::Kept => {
                 self.keep_copy(&self.side_file(file))?;
                 self.packs.tidy_lists()?;
             }
             SideFile::Writer => {
-                let known = writer::find(self)?;
                 self.put_aside(&self.side_file(file))?;
-                if known.is_some() {
+                if writer::find(self)?.is_some() {
                     writer::require(self, &lock)?;
                 }
             }
@@ -61,6 +65,34 @@ impl Store {
             return Ok(None);
         }
         self.put_aside(path).map(Some)
+    }
+
+    /// Moves what is of another kind than belongs at its place in our directory to where what is damaged is kept; none
+    /// when all is well there. The lock itself may be what is misplaced: then nobody else can have it either.
+    ///
+    /// # Errors
+    /// It cannot be moved.
+    pub fn put_misplaced_aside(&self, path: &Path) -> Result<Option<PathBuf>, StoreError> {
+        let _lock = match self.lock() {
+            Ok(lock) => Some(lock),
+            Err(e) if e.code() == Code::NotRegular => None,
+            Err(e) => return Err(e),
+        };
+        if !self.misplaced()?.iter().any(|m| m.path == path) {
+            return Ok(None);
+        }
+        let damaged = self.agent.join("damaged");
+        if !damaged.starts_with(path) {
+            return self.put_aside(path).map(Some);
+        }
+        // It is in the way of the directory it is to be kept in.
+        let mut beside = path.as_os_str().to_owned();
+        beside.push(format!(".{}", fresh_name(TMP_PREFIX)));
+        let beside = PathBuf::from(beside);
+        files::rename(path, &beside)?;
+        let kept = free_name(&self.damaged_dir()?, path)?;
+        files::rename(&beside, &kept)?;
+        Ok(Some(kept))
     }
 
     fn put_aside(&self, path: &Path) -> Result<PathBuf, StoreError> {

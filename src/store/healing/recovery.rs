@@ -344,7 +344,7 @@ impl Store {
 
     /// What recoveries did that no journal entry tells of yet. A damaged memory is none.
     pub(in crate::store) fn unrecorded(&self) -> Result<Option<Recovered>, StoreError> {
-        let data = files::read_optional(&self.agent.join("recovered"))?;
+        let data = files::read_own(&self.agent.join("recovered"), limits::SMALL_FILE_BYTES)?;
         Ok(data.and_then(|d| serde_json::from_slice(&d).ok()))
     }
 

@@ -16,6 +16,7 @@ use crate::store::{
 };
 use crate::{
     domain::{ids::WriterId, oid::Oid, time::Timestamp},
+    limits,
     sys::files,
 };
 
@@ -54,7 +55,7 @@ impl Store {
         &self,
         writer: &WriterId,
     ) -> Result<Option<Segment>, StoreError> {
-        let data = files::read_optional(&self.side_file(SideFile::Dropped))?;
+        let data = files::read_own(&self.side_file(SideFile::Dropped), limits::SMALL_FILE_BYTES)?;
         let dropped = data.and_then(|data| dropped_in(&data));
         Ok(dropped.filter(|(of, _)| of == writer).map(|(_, segment)| segment))
     }

@@ -429,7 +429,7 @@ pub(in crate::store) fn salvaged(
     path: &Path,
     hash: HashKind,
 ) -> Result<Vec<(u32, Frame)>, StoreError> {
-    let bytes = files::read_optional(path)?.unwrap_or_default();
+    let bytes = files::read_optional(path, limits::WAL_FILE_BYTES)?.unwrap_or_default();
     let mut frames = Vec::new();
     let mut at = usize::try_from(START).unwrap_or(usize::MAX);
     let mut search = Search::new();

@@ -57,13 +57,13 @@ impl Store {
         if files::is_dir(&self.agent)? { self.merge_packs().map(drop) } else { Ok(()) }
     }
 
-    /// Names of our checkpoint packs that do not read to the last entry.
+    /// Names of our packs that do not read to the last entry: those of checkpoints, and those that hold candidates.
     ///
     /// # Errors
     /// One is there and cannot be opened.
     pub fn damaged_packs(&self) -> Result<Vec<String>, StoreError> {
         let mut damaged = Vec::new();
-        for name in self.packs.listed()? {
+        for name in self.packs.listed()?.into_iter().chain(self.packs.kept()?) {
             // A foreign repack may have taken it away.
             let Some(source) = self.packs.sources(std::slice::from_ref(&name))? else { continue };
             let whole = source.iter().all(|s| pack::is_whole(self.hash, &s.pack));

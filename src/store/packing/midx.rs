@@ -21,7 +21,7 @@ pub(in crate::store) fn packs_named_in(dir: &Path) -> Result<Option<HashSet<Stri
         if found.len() > limits::MIDX_BYTES {
             return Ok(None);
         }
-        let Some(data) = files::read_optional(&path)? else { continue };
+        let Some(data) = files::read_optional(&path, limits::MIDX_BYTES)? else { continue };
         let Some(packs) = packs_in(&data) else { return Ok(None) };
         names.extend(packs);
     }

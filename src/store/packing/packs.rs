@@ -7,6 +7,7 @@
 //! whoever holds the merging lock: none sweeps another's.
 
 use crate::store::{
+    checks::SideFile,
     error::StoreError,
     loose::fresh_name,
     midx,
@@ -19,6 +20,7 @@ use crate::{
         oid::{HashKind, Oid},
         time::Timestamp,
     },
+    limits,
     sys::files::{self, Durable},
 };
 use std::{
@@ -269,8 +271,8 @@ impl Packs {
     ) -> Result<Option<Vec<Source>>, StoreError> {
         let mut sources = Vec::new();
         for name in names {
-            let pack = files::read_optional(&self.file(name, "pack"))?;
-            let idx = files::read_optional(&self.file(name, "idx"))?;
+            let pack = files::read_optional(&self.file(name, "pack"), limits::OBJECT_FILE_BYTES)?;
+            let idx = files::read_optional(&self.file(name, "idx"), limits::OBJECT_FILE_BYTES)?;
             let Some((pack, idx)) = pack.zip(idx) else { return Ok(None) };
             sources.push(Source { name: name.clone(), pack, idx });
         }
@@ -313,15 +315,24 @@ impl Packs {
     }
 
     fn is_whole(&self, name: &str) -> Result<bool, StoreError> {
-        let pack = files::read_optional(&self.file(name, "pack"))?;
-        let idx = files::read_optional(&self.file(name, "idx"))?;
+        let pack = files::read_optional(&self.file(name, "pack"), limits::OBJECT_FILE_BYTES)?;
+        let idx = files::read_optional(&self.file(name, "idx"), limits::OBJECT_FILE_BYTES)?;
         Ok(pack.is_some_and(|p| pack::is_whole(self.hash, &p))
             && idx.is_some_and(|i| pack::index_ids(self.hash, &i).is_some()))
     }
 
     fn ids(&self, name: &str) -> Result<Option<Vec<Oid>>, StoreError> {
-        let idx = files::read_optional(&self.file(name, "idx"))?;
+        let idx = files::read_optional(&self.file(name, "idx"), limits::OBJECT_FILE_BYTES)?;
         Ok(idx.and_then(|i| pack::index_ids(self.hash, &i)))
+    }
+
+    /// What a list of ours names, as its file.
+    pub(in crate::store) fn listed_in(&self, file: SideFile) -> Result<Vec<String>, StoreError> {
+        match file {
+            SideFile::Kept => self.list(List::Kept),
+            SideFile::Packs => self.list(List::Packs),
+            SideFile::Writer | SideFile::Recovered | SideFile::Dropped => Ok(Vec::new()),
+        }
     }
 
     /// Our checkpoint packs, as listed.
@@ -340,7 +351,7 @@ impl Packs {
         for file in files::names(&self.dir)? {
             let name = file.to_str().and_then(|f| f.strip_suffix(".keep"));
             let Some(name) = name.filter(|n| is_pack_name(n)) else { continue };
-            let text = files::read_optional(&self.dir.join(&file))?;
+            let text = files::read_optional(&self.dir.join(&file), limits::SMALL_FILE_BYTES)?;
             found.extend((text.as_deref() == Some(KEEP_TEXT)).then(|| name.to_owned()));
         }
         Ok(found)
@@ -442,7 +453,7 @@ impl Packs {
 
     fn list(&self, list: List) -> Result<Vec<String>, StoreError> {
         let path = self.agent.join(list.file_name());
-        let data = files::read_optional(&path)?.unwrap_or_default();
+        let data = files::read_own(&path, limits::PACK_LIST_BYTES)?.unwrap_or_default();
         let names = String::from_utf8_lossy(&data).lines().map(str::to_owned).collect::<Vec<_>>();
         Ok(names.into_iter().filter(|n| is_pack_name(n)).collect())
     }

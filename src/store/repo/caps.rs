@@ -11,6 +11,7 @@ use crate::store::{
 use crate::{
     code::Code,
     domain::oid::HashKind,
+    limits,
     sys::{env::Env, files},
 };
 use std::{
@@ -100,7 +101,9 @@ impl RepoConfig {
 }
 
 fn parse(path: &Path) -> Result<Option<gix::config::File>, OpenError> {
-    let Some(data) = files::read_optional(path)? else { return Ok(None) };
+    let Some(data) = files::read_optional(path, limits::SETTINGS_FILE_BYTES)? else {
+        return Ok(None);
+    };
     let meta = gix::config::file::Metadata::from(gix::config::Source::Local);
     gix::config::File::from_bytes_no_includes(
         &data,

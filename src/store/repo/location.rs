@@ -9,9 +9,10 @@
 use crate::store::names::AGENT_DIR;
 use crate::{
     code::Code,
+    limits,
     sys::{
         env::Env,
-        files::{self, FileError},
+        files::{self, FileError, Unfit},
     },
 };
 use std::{
@@ -106,7 +107,7 @@ impl OpenError {
             Self::NotOwned { .. } => Code::NotOwned,
             Self::Unsupported { code, .. } | Self::Variable { code, .. } => *code,
             Self::File(e) if e.is_read_only() => Code::ReadOnly,
-            Self::File(_) => Code::Io,
+            Self::File(e) => e.code(),
             Self::Malformed { .. } => Code::StoreUnusable,
         }
     }
@@ -211,7 +212,9 @@ impl Location {
         }
         let admin = self.common_dir.join("worktrees");
         for name in files::names(&admin)? {
-            let Some(data) = files::read_optional(&admin.join(&name).join("gitdir"))? else {
+            let Some(data) =
+                files::read_optional(&admin.join(&name).join("gitdir"), limits::SMALL_FILE_BYTES)?
+            else {
                 continue;
             };
             let dot_git = admin.join(&name).join(first_line(&data));
@@ -323,7 +326,7 @@ fn through_gitfile(path: &Path) -> Result<Option<PathBuf>, OpenError> {
     if !files::is_file(path)? {
         return Ok(files::is_dir(path)?.then(|| path.to_owned()));
     }
-    let data = files::read_optional(path)?.unwrap_or_default();
+    let data = files::read_optional(path, limits::SMALL_FILE_BYTES)?.unwrap_or_default();
     let target = data.strip_prefix(b"gitdir: ").map(first_line).ok_or_else(|| {
         OpenError::Malformed { path: path.to_owned(), reason: "no 'gitdir:' line".to_owned() }
     })?;
@@ -335,6 +338,25 @@ fn first_line(data: &[u8]) -> PathBuf {
     PathBuf::from(std::ffi::OsString::from_vec(line.trim_ascii_end().to_vec()))
 }
 
+/// Refuses what git, the library and we would wait for in the place of a file that opening reads.
+///
+/// # Errors
+/// One of these is no regular file.
+pub(in crate::store) fn require_files(git_dir: &Path, common_dir: &Path) -> Result<(), OpenError> {
+    let in_common =
+        ["config", "config.worktree", "packed-refs", "shallow", "info/attributes", "info/exclude"];
+    let in_common = in_common.iter().map(|name| common_dir.join(name));
+    let own = ["HEAD", "index", "config.worktree"].iter().map(|name| git_dir.join(name));
+    let objects = common_dir.join("objects/info/alternates");
+    for path in in_common.chain(own).chain([objects]) {
+        let unfit = files::look_through(&path)?.as_ref().and_then(Unfit::as_file);
+        if let Some(unfit) = unfit {
+            return Err(FileError::new("read", &path, std::io::Error::other(unfit)).into());
+        }
+    }
+    Ok(())
+}
+
 fn is_git_dir(dir: &Path) -> bool {
     let is_dir = |path: &Path| files::is_dir(path).unwrap_or(false);
     let head = files::is_there(&dir.join("HEAD")).unwrap_or(false);
@@ -342,7 +364,7 @@ fn is_git_dir(dir: &Path) -> bool {
 }
 
 fn common_of(git_dir: &Path) -> Result<PathBuf, OpenError> {
-    match files::read_optional(&git_dir.join("commondir"))? {
+    match files::read_optional(&git_dir.join("commondir"), limits::SMALL_FILE_BYTES)? {
         Some(data) => real(&git_dir.join(first_line(&data))),
         None => real(git_dir),
     }
@@ -350,7 +372,10 @@ fn common_of(git_dir: &Path) -> Result<PathBuf, OpenError> {
 
 /// The top directory of a linked worktree; none when its checkout is gone.
 fn linked_top(git_dir: &Path) -> Result<Option<PathBuf>, OpenError> {
-    let Some(data) = files::read_optional(&git_dir.join("gitdir"))? else { return Ok(None) };
+    let Some(data) = files::read_optional(&git_dir.join("gitdir"), limits::SMALL_FILE_BYTES)?
+    else {
+        return Ok(None);
+    };
     let dot_git = git_dir.join(first_line(&data));
     let there = files::look_through(&dot_git)?.is_some();
     Ok(dot_git.parent().filter(|_| there).map(Path::to_owned))

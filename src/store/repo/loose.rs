@@ -10,6 +10,7 @@ use crate::store::{
 };
 use crate::{
     domain::oid::{HashKind, Oid},
+    limits,
     sys::files::{self, Durable, FileError},
 };
 use gix::zlib::{
@@ -100,7 +101,7 @@ impl LooseStore {
 
     /// Reads what is there and hashes it.
     pub(in crate::store) fn state(&self, id: &Oid) -> Result<LooseState, StoreError> {
-        let Some(data) = files::read_optional(&self.path(id))? else {
+        let Some(data) = files::read_optional(&self.path(id), limits::OBJECT_FILE_BYTES)? else {
             return Ok(LooseState::Absent);
         };
         let hashed = inflate(&data).and_then(|raw| hash_raw(id.hash(), &raw));

@@ -231,7 +231,7 @@ impl Walk<'_> {
         };
         let trusted = self.trusted.get(rule_file.as_os_str().as_bytes());
         let Some((_, id)) = trusted else { return Ok(false) };
-        let bytes = files::read(&file).map_err(|e| io(&e))?;
+        let bytes = files::read(&file, limits::SETTINGS_FILE_BYTES).map_err(|e| io(&e))?;
         Ok(Object::new(id.hash(), Kind::Blob, bytes)?.id == *id)
     }
 }

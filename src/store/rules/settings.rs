@@ -13,6 +13,7 @@
 use crate::{
     code::Code,
     domain::{digest::sha256, oid::Oid},
+    limits,
     sys::{
         env::Env,
         files::{self, FileError},
@@ -88,7 +89,8 @@ impl SettingsError {
     #[must_use]
     pub fn code(&self) -> Code {
         match self {
-            Self::NoHome | Self::File(_) => Code::Io,
+            Self::NoHome => Code::Io,
+            Self::File(e) => e.code(),
             Self::Syntax { .. } | Self::Value { .. } | Self::Missing { .. } => Code::BadSetting,
         }
     }
@@ -386,7 +388,7 @@ fn load_config(path: &Path) -> Result<Option<File>, SettingsError> {
 /// # Errors
 /// It exists but cannot be read.
 pub fn read_optional(path: &Path) -> Result<Option<Vec<u8>>, SettingsError> {
-    Ok(files::read_optional(path)?)
+    Ok(files::read_optional(path, limits::SETTINGS_FILE_BYTES)?)
 }
 
 /// Writes a file of the user: a new file beside it (0600), synced, renamed into place. Parent

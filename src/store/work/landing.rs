@@ -109,7 +109,7 @@ impl LandError {
             Self::Git(e) => e.code(),
             Self::State(e) => e.code(),
             Self::Refs(e) => e.code(),
-            Self::File(_) => Code::Io,
+            Self::File(e) => e.code(),
         }
     }
 }

@@ -20,6 +20,7 @@ use crate::store::{
 use crate::{
     code::Code,
     domain::oid::{HashKind, Oid},
+    limits,
     sys::files::{self, FileError},
 };
 use std::{
@@ -159,7 +160,7 @@ impl StateError {
     #[must_use]
     pub fn code(&self) -> Code {
         match self {
-            Self::Io { .. } => Code::Io,
+            Self::Io { source, .. } => files::code_of(source),
             Self::Git { .. } => Code::StoreUnusable,
             Self::Setting { .. } => Code::BadSetting,
         }
@@ -296,7 +297,7 @@ pub(in crate::store) fn has_branch(
 }
 
 pub(in crate::store) fn read_optional(path: &Path) -> Result<Option<Vec<u8>>, StateError> {
-    Ok(files::read_optional(path)?)
+    Ok(files::read_optional(path, limits::SETTINGS_FILE_BYTES)?)
 }
 
 /// The worktree's index; none when it has none yet.

@@ -3,9 +3,9 @@
 //! Contract: nothing is durable before [`Log::sync_data`]; a write may be torn anywhere by a crash. Where a
 //! position is beyond the end is an answer, not an error.
 
-use super::{FileError, FileId, Op, access, written};
+use super::{FileError, FileId, Op, access, regular, written};
 use std::{
-    fs::{File, OpenOptions},
+    fs::{File, Metadata, OpenOptions},
     io::{self, ErrorKind},
     os::unix::fs::{FileExt, OpenOptionsExt},
     path::{Path, PathBuf},
@@ -26,7 +26,7 @@ impl Log {
     pub fn create_new(path: &Path, mode: u32) -> Result<Self, FileError> {
         let mut how = OpenOptions::new();
         how.read(true).write(true).create_new(true).mode(mode);
-        Self::opened(path, access(Op::Create, &[path], || how.open(path)), "write")
+        Self::opened(path, access(Op::Create, &[path], || regular(&mut how, 0, path)), "write")
     }
 
     /// Opens a file for reading and writing, for reading alone where nothing can be written; none when there
@@ -36,8 +36,9 @@ impl Log {
     /// It is there and cannot be opened.
     pub fn open(path: &Path) -> Result<Option<Self>, FileError> {
         let open = |write| {
-            let file =
-                access(Op::Read, &[path], || OpenOptions::new().read(true).write(write).open(path));
+            let mut how = OpenOptions::new();
+            how.read(true).write(write);
+            let file = access(Op::Read, &[path], || regular(&mut how, 0, path));
             Self::opened(path, file, "open")
         };
         match open(true).or_else(|e| if e.is_read_only() { open(false) } else { Err(e) }) {
@@ -47,8 +48,12 @@ impl Log {
         }
     }
 
-    fn opened(path: &Path, file: io::Result<File>, what: &'static str) -> Result<Self, FileError> {
-        let file = file.map_err(|e| FileError::new(what, path, e))?;
+    fn opened(
+        path: &Path,
+        file: io::Result<(File, Metadata)>,
+        what: &'static str,
+    ) -> Result<Self, FileError> {
+        let (file, _) = file.map_err(|e| FileError::new(what, path, e))?;
         Ok(Self { file, path: path.to_owned() })
     }
 

@@ -3,7 +3,7 @@
 //! Contract: nothing in it is ever durable, and no part of it is believed for being there. Where a part is not
 //! there yet, fewer bytes are an answer.
 
-use super::{FileError, Op, access, written};
+use super::{FileError, Op, access, regular, written};
 use std::{
     fs::{File, OpenOptions},
     io::{self, ErrorKind},
@@ -24,8 +24,8 @@ impl Slots {
     /// # Errors
     /// It is there and cannot be opened.
     pub fn open(path: &Path) -> Result<Option<Self>, FileError> {
-        match access(Op::Read, &[path], || File::open(path)) {
-            Ok(file) => Ok(Some(Self { file, path: path.to_owned() })),
+        match access(Op::Read, &[path], || regular(OpenOptions::new().read(true), 0, path)) {
+            Ok((file, _)) => Ok(Some(Self { file, path: path.to_owned() })),
             Err(e) if e.kind() == ErrorKind::NotFound => Ok(None),
             Err(e) => Err(FileError::new("open", path, e)),
         }
@@ -39,9 +39,8 @@ impl Slots {
         let mut how = OpenOptions::new();
         how.read(true).write(true).create(true).truncate(false).mode(0o600);
         // What a link leads to is somebody else's.
-        how.custom_flags(libc::O_NOFOLLOW);
-        let file = access(Op::Create, &[path], || how.open(path));
-        let file = file.map_err(|e| FileError::new("open", path, e))?;
+        let file = access(Op::Create, &[path], || regular(&mut how, libc::O_NOFOLLOW, path));
+        let (file, _) = file.map_err(|e| FileError::new("open", path, e))?;
         Ok(Self { file, path: path.to_owned() })
     }
 

@@ -184,12 +184,18 @@ fn every_refusal_says_its_code_and_writes_nothing() {
 /// Codes this file meets outside its tables, and the test that does.
 const MET_ELSEWHERE: &[(&str, &str)] = &[
     ("can-never-be", "wait_and_verify_answer_by_their_exit_code"),
+    ("candidate-unreadable", "what_nobody_can_read_is_not_signed_and_does_not_land"),
     ("committing", "a_held_index_keeps_the_branch_until_it_is_free"),
     ("forged", "every_outcome_reaches_a_user_by_its_name"),
+    ("file-over-limit", "a_file_without_end_is_not_read_into_memory_and_can_be_put_aside"),
     ("foreign-owned-repository", "refuses_a_repository_of_another_owner"),
     ("index-locked", "a_held_index_keeps_the_branch_until_it_is_free"),
     ("malformed", "every_outcome_reaches_a_user_by_its_name"),
     ("orphan", "every_outcome_reaches_a_user_by_its_name"),
+    (
+        "not-a-regular-file",
+        "a_fifo_in_the_place_of_a_file_of_ours_is_named_by_fsck_and_waited_for_by_nobody",
+    ),
     ("not-governed", "wait_and_verify_answer_by_their_exit_code"),
     ("read-only", "a_read_only_repository_is_read_and_never_written"),
     ("repository-format-unsupported", "a_format_of_the_future_is_refused_by_name"),
@@ -258,6 +264,8 @@ fn every_code_is_met_or_answered_for() {
         include_str!("outcomes.rs"),
         include_str!("../answers.rs"),
         include_str!("../cli_contract.rs"),
+        include_str!("../doubt.rs"),
+        include_str!("../hostile.rs"),
         include_str!("../repositories.rs"),
     ]
     .concat();

@@ -8,6 +8,7 @@
 use super::{Stored, broken};
 use crate::{
     domain::oid::{HashKind, Oid},
+    limits,
     store::{
         error::StoreError,
         failpoint,
@@ -57,7 +58,9 @@ impl RefFiles {
         if files::is_dir(&path)? {
             return Ok(None);
         }
-        let Some(data) = files::read_optional(&path)? else { return Ok(None) };
+        let Some(data) = files::read_optional(&path, limits::SMALL_FILE_BYTES)? else {
+            return Ok(None);
+        };
         let text = std::str::from_utf8(&data).map_err(|_| broken(name, "it is not text"))?;
         if let Some(target) = text.strip_prefix("ref:") {
             return Ok(Some(Stored::Symbolic(target.trim().to_owned())));
@@ -72,7 +75,9 @@ impl RefFiles {
     }
 
     fn packed(&self, wanted: impl Fn(&str) -> bool) -> Result<BTreeMap<String, Oid>, StoreError> {
-        let data = files::read_optional(&self.common.join("packed-refs"))?.unwrap_or_default();
+        let data =
+            files::read_optional(&self.common.join("packed-refs"), limits::PACKED_REFS_BYTES)?
+                .unwrap_or_default();
         let text = String::from_utf8_lossy(&data);
         let lines = text.lines().filter(|l| !l.starts_with(['#', '^']));
         Ok(lines
@@ -112,7 +117,8 @@ impl RefFiles {
 
     /// What the file of a loose ref holds.
     pub(super) fn bytes(&self, name: &str) -> Result<Vec<u8>, StoreError> {
-        Ok(files::read_optional(&self.common.join(name))?.unwrap_or_default())
+        Ok(files::read_optional(&self.common.join(name), limits::SMALL_FILE_BYTES)?
+            .unwrap_or_default())
     }
 
     /// Makes sure that there is a `packed-refs` file.

@@ -15,7 +15,7 @@ use super::{
     table::{Said, Table, unreadable},
 };
 use crate::{
-    domain::oid::HashKind, limits::REFTABLE_RELOAD_MS, store::error::StoreError, sys::files,
+    domain::oid::HashKind, limits, limits::REFTABLE_RELOAD_MS, store::error::StoreError, sys::files,
 };
 use std::{
     collections::BTreeMap,
@@ -114,7 +114,8 @@ fn tables(dir: &Path, hash: HashKind) -> Result<Vec<Table>, StoreError> {
 /// The names of the tables, the oldest first.
 fn list(dir: &Path) -> Result<Vec<String>, StoreError> {
     let path = dir.join(LIST);
-    let data = files::read_optional(&path)?.ok_or_else(|| unreadable(&path, "it is missing"))?;
+    let data = files::read_optional(&path, limits::SMALL_FILE_BYTES)?
+        .ok_or_else(|| unreadable(&path, "it is missing"))?;
     let text = String::from_utf8(data).map_err(|_| unreadable(&path, "it is not text"))?;
     let names = text.lines().map(str::to_owned).collect::<Vec<_>>();
     let is_name = |name: &String| !name.is_empty() && !name.contains('/');

@@ -8,6 +8,7 @@ pub mod commit;
 mod markers;
 pub mod message;
 mod tree;
+pub mod whole;
 #[cfg(test)]
 mod zoo;
 

@@ -3,6 +3,7 @@
 use super::{StateError, git_error, head_tree, oid, open_index, setting};
 use crate::{
     domain::path::RepoPath,
+    limits,
     store::object::{Kind, hash},
     sys::files,
 };
@@ -155,7 +156,7 @@ fn bytes_differ(
     let bytes = if meta.is_symlink() {
         files::read_link(path)?.into_os_string().as_bytes().to_vec()
     } else {
-        files::read(path)?
+        files::read(path, meta.len().max(limits::CANDIDATE_BYTES))?
     };
     let indexed = oid(&entry.id)?;
     let actual = hash(indexed.hash(), Kind::Blob, &bytes);

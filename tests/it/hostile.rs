@@ -1,0 +1,229 @@
+//! Files of ours in whose place something hostile lies: a fifo that nobody writes to, a directory, a file without end.
+//! Every command ends at once and says which file it is; what reads only goes on where it can.
+
+use crate::{
+    env::{Output, TestEnv},
+    house::text,
+};
+use serde_json::Value;
+use std::{
+    fs::{self, File},
+    path::{Path, PathBuf},
+    time::{Duration, Instant},
+};
+
+/// Far above what any command takes here, far below what it takes to wait for somebody.
+const AT_ONCE: Duration = Duration::from_secs(20);
+
+fn git_dir(env: &TestEnv, below: &str) -> PathBuf {
+    env.repo().join(".git").join(below)
+}
+
+fn clear(path: &Path) {
+    let Ok(found) = fs::symlink_metadata(path) else { return };
+    if found.is_dir() { fs::remove_dir_all(path).unwrap() } else { fs::remove_file(path).unwrap() }
+}
+
+fn put_fifo(env: &TestEnv, path: &Path) {
+    clear(path);
+    env.run("mkfifo", &[path]).dir(env.path("")).done().exits(0);
+}
+
+/// The program itself: git waits for some of its own files, too.
+#[track_caller]
+fn at_once(env: &TestEnv, args: &[&str], what: &str) -> Output {
+    let begun = Instant::now();
+    let done = env.binary(args).done();
+    assert!(begun.elapsed() < AT_ONCE, "{what}: {args:?} waited\n{done}");
+    assert!(done.code() <= 6, "{what}: {done}");
+    done
+}
+
+const COMMANDS: [&[&str]; 8] = [
+    &["status"],
+    &["log"],
+    &["events", "--json"],
+    &["session", "list"],
+    &["verify"],
+    &["fsck", "--json"],
+    &["gc"],
+    &["session", "adopt", "--label", "s", "--cwd", "."],
+];
+
+/// A store that has every kind of file of ours.
+fn lived_in() -> TestEnv {
+    let env = TestEnv::new();
+    env.governed("f.txt");
+    env.ap(&["gc"]).exits(0);
+    env.adopt("one");
+    env
+}
+
+fn writer(env: &TestEnv) -> String {
+    env.journal().split('/').nth(3).unwrap().to_owned()
+}
+
+fn small_files(env: &TestEnv) -> Vec<PathBuf> {
+    let agent = git_dir(env, "agentproto");
+    let mut files: Vec<PathBuf> =
+        ["writer", "packs", "kept", "dropped", "recovered", "wal", "wal2", "lock", "packing/lock"]
+            .iter()
+            .map(|name| agent.join(name))
+            .collect();
+    files.push(agent.join("live/pol_00000000000000000000000000.gate"));
+    let seek = fs::read_dir(agent.join("seek")).unwrap();
+    files.extend(seek.map(|entry| entry.unwrap().path()));
+    files
+}
+
+#[test]
+fn a_fifo_in_the_place_of_a_file_of_ours_is_named_by_fsck_and_waited_for_by_nobody() {
+    let env = lived_in();
+    for path in small_files(&env) {
+        put_fifo(&env, &path);
+        let shown = path.display().to_string();
+        for args in COMMANDS {
+            at_once(&env, args, &shown);
+            // Who writes may put a sound file there: the next one is tried like the first.
+            put_fifo(&env, &path);
+        }
+        let report = env.binary(&["fsck", "--json"]).done();
+        assert_ne!(report.code(), 0, "{shown}: {report}");
+        let report = report.json();
+        let findings = report["findings"].as_array().unwrap();
+        let named = findings.iter().find(|f| text(f, "subject") == shown);
+        let named = named.unwrap_or_else(|| panic!("{shown} is not named: {report}"));
+        assert_eq!(text(named, "code"), "not-a-regular-file");
+        assert_eq!(text(named, "what"), "it is a fifo, not a regular file");
+        let done = env.binary(&["fsck", "--repair", "--json"]).done().exits(0).json();
+        assert_eq!((&done["ok"], &done["notRepaired"]), (&true.into(), &Value::Array(vec![])));
+        assert!(!path.exists() || path.is_file(), "{shown} is still in the way");
+        env.adopt("after");
+        env.assert_no_gap();
+        env.ap(&["fsck"]).exits(0);
+    }
+    let kept = fs::read_dir(git_dir(&env, "agentproto/damaged")).unwrap().count();
+    assert!(kept >= small_files(&env).len(), "only {kept} were kept");
+}
+
+#[test]
+fn a_fifo_in_the_place_of_a_file_of_gits_or_of_a_person_is_named_and_waited_for_by_nobody() {
+    let env = lived_in();
+    let (tip, state) = (env.journal(), env.home().join(".local/state/agentproto/writers"));
+    env.git(&["pack-refs", "--all"]);
+    env.adopt("loose");
+    let settings = fs::read_dir(env.home().join(".config/agentproto/repos"));
+    let mut person: Vec<PathBuf> = settings
+        .into_iter()
+        .flatten()
+        .flat_map(|repo| {
+            let dir = repo.unwrap().path();
+            ["settings", "allowed_signers", "allowed-commands.json"].map(|name| dir.join(name))
+        })
+        .collect();
+    person.extend([state.join(writer(&env)), state.join(format!("{}.tip", writer(&env)))]);
+    let mut gits = vec![git_dir(&env, "HEAD"), git_dir(&env, "index")];
+    if !env.is_reftable() {
+        gits.extend([git_dir(&env, &tip), git_dir(&env, "packed-refs")]);
+    }
+    for path in person.into_iter().chain(gits) {
+        let held = fs::read(&path).ok();
+        let shown = path.display().to_string();
+        for args in COMMANDS {
+            put_fifo(&env, &path);
+            let done = at_once(&env, args, &shown);
+            if done.code() != 0 && path.starts_with(env.repo()) {
+                let told = done.err() + &done.out();
+                assert!(told.contains("not-a-regular-file"), "{shown}: {done}");
+                assert!(told.contains(path.file_name().unwrap().to_str().unwrap()), "{done}");
+            }
+        }
+        clear(&path);
+        if let Some(held) = held {
+            fs::write(&path, held).unwrap();
+        }
+        env.assert_no_gap();
+    }
+}
+
+#[test]
+fn a_file_without_end_is_not_read_into_memory_and_can_be_put_aside() {
+    let env = lived_in();
+    for name in ["writer", "packs", "kept", "dropped", "recovered"] {
+        let path = git_dir(&env, "agentproto").join(name);
+        clear(&path);
+        File::create(&path).unwrap().set_len(5 << 30).unwrap();
+        let tried = at_once(&env, &["session", "adopt", "--label", "s", "--cwd", "."], name);
+        if tried.code() != 0 {
+            assert!(tried.err().contains("[file-over-limit]"), "{name}: {tried}");
+            assert!(tried.err().contains(path.to_str().unwrap()), "{name}: {tried}");
+        }
+        clear(&path);
+        File::create(&path).unwrap().set_len(5 << 30).unwrap();
+        let report = env.ap(&["fsck", "--json"]).json();
+        assert_eq!(report["ok"], false, "{name}: {report}");
+        let done = env.ap(&["fsck", "--repair", "--json"]).exits(0).json();
+        assert_eq!(done["ok"], true, "{name}: {done}");
+        env.adopt("after");
+        env.assert_no_gap();
+    }
+}
+
+#[test]
+fn a_directory_for_a_file_and_a_file_for_a_directory_are_told_and_put_aside() {
+    let env = lived_in();
+    let agent = git_dir(&env, "agentproto");
+    let files = ["writer", "packs", "kept", "dropped", "recovered", "wal", "lock"];
+    let directories = ["tmp", "packing", "merging", "seek", "live", "logs", "local", "damaged", ""];
+    let places = files.iter().map(|n| (*n, true)).chain(directories.iter().map(|n| (*n, false)));
+    for (name, is_file) in places {
+        let path = if name.is_empty() { agent.clone() } else { agent.join(name) };
+        clear(&path);
+        let what = if is_file {
+            fs::create_dir(&path).unwrap();
+            fs::write(path.join("kept"), "kept").unwrap();
+            "it is a directory, not a regular file"
+        } else {
+            fs::write(&path, "kept").unwrap();
+            "it is a regular file, not a directory"
+        };
+        for args in COMMANDS {
+            let done = at_once(&env, args, name);
+            let told = done.err() + &done.out();
+            let coded = told.contains("not-a-regular-file");
+            assert!(done.code() == 0 || coded, "'{name}': {done}");
+        }
+        let report = env.ap(&["fsck", "--json"]).json();
+        let findings = report["findings"].as_array().unwrap();
+        let shown = path.display().to_string();
+        let named = findings.iter().find(|f| text(f, "subject") == shown);
+        let named = named.unwrap_or_else(|| panic!("{shown} is not named: {report}"));
+        assert_eq!(
+            (text(named, "what").as_str(), text(named, "code").as_str()),
+            (what, "not-a-regular-file")
+        );
+        env.ap(&["fsck", "--repair", "--json"]).exits(0);
+        env.adopt("after");
+        env.assert_no_gap();
+        env.ap(&["fsck"]).exits(0);
+        let leaf = path.file_name().unwrap().to_str().unwrap();
+        let kept = fs::read_dir(agent.join("damaged")).unwrap();
+        let kept =
+            kept.filter(|e| e.as_ref().unwrap().file_name().to_string_lossy().starts_with(leaf));
+        assert!(kept.count() > 0, "{shown} is not kept");
+    }
+}
+
+#[test]
+fn what_a_person_names_may_be_a_pipe() {
+    let env = TestEnv::new();
+    env.script("ok", "exit 0");
+    env.write("f.txt", "changed\n");
+    let exe = env!("CARGO_BIN_EXE_git-agentproto");
+    let line = format!(
+        "printf 'f.txt\\n' | {exe} commit --paths-from /dev/stdin -F <(printf 'from a pipe\\n') --json -- ./ok"
+    );
+    let done = env.run("bash", &["-c", &line]).done();
+    assert_eq!(done.json()["paths"][0], "f.txt", "{done}");
+    assert_eq!(done.json()["message"], "from a pipe\n", "{done}");
+}
