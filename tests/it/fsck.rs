@@ -376,3 +376,26 @@ fn lines_that_no_journal_tells_of_are_found_and_those_of_others_are_a_note() {
     let report = env.ap_in(&there, &["fsck", "--json"]).exits(0).json();
     assert_eq!(count(&report, "findings"), 1, "only the forged line: {report}");
 }
+
+#[test]
+fn what_a_landing_needs_to_go_on_is_left_to_it() {
+    let env = TestEnv::new();
+    let policy = env.awaiting("f.txt");
+    let lock = env.repo().join(".git/index.lock");
+    fs::write(&lock, "").unwrap();
+    env.ap(&["ack", &policy, "--yes"]).exits(2);
+    let record = agent(&env, &format!("tmp/index-lock.{policy}.."));
+    fs::write(&record, "what a killed landing left").unwrap();
+    let found = findings(&env, 0);
+    assert_eq!((found.len(), text(&found[0], "severity").as_str()), (1, "note"), "{found:?}");
+    repair(&env).exits(0);
+    assert!(record.exists(), "a repair took it away");
+    fs::remove_file(&lock).unwrap();
+    env.ap(&["wait", &policy, "--until", "done", "--timeout", "30s"]).exits(0);
+    assert!(!record.exists());
+    // Of a policy that is over nobody needs it.
+    fs::write(&record, "nobody's").unwrap();
+    findings(&env, 1);
+    repairs(&env, 1);
+    goes_on(&env);
+}

@@ -77,6 +77,23 @@ impl FsckReport {
         *self = Self { healed_objects, healed_refs, leftovers, ..later };
     }
 
+    /// Keeps what a second look finds as well, and what it heard of for the first time as far as nothing is wrong with
+    /// that. An index that is wrong goes with the first who reads by it, so one look is enough there.
+    pub fn confirm(&mut self, later: Self) {
+        let first = std::mem::take(&mut self.findings);
+        self.take_over(later);
+        let same = |a: &Finding, b: &Finding| (&a.subject, a.code) == (&b.subject, b.code);
+        self.findings.retain(|later| {
+            later.severity == Severity::Note || first.iter().any(|first| same(first, later))
+        });
+        let index = first.into_iter().find(|f| f.repair == Some(Remedy::RebuildIndex));
+        let told = |f: &Finding| self.findings.iter().any(|there| same(there, f));
+        self.findings.extend(index.filter(|f| !told(f)));
+        self.findings.sort_by_key(|f| std::cmp::Reverse(f.severity));
+        self.exit = exit_of(&self.findings);
+        self.ok = self.exit == exit::DONE;
+    }
+
     /// Everything that can be put right, each once, in the order to do it in.
     #[must_use]
     pub fn remedies(&self) -> Vec<Remedy> {
@@ -84,6 +101,15 @@ impl FsckReport {
         all.sort();
         all.dedup();
         all
+    }
+}
+
+/// The exit code of findings, the worst of which is first.
+fn exit_of(findings: &[Finding]) -> u8 {
+    match findings.first().map(|f| f.severity) {
+        None | Some(Severity::Note) => exit::DONE,
+        Some(Severity::Problem) => exit::NO,
+        Some(Severity::Broken) => exit::BROKEN,
     }
 }
 
@@ -124,11 +150,7 @@ impl Findings {
 
     pub(super) fn report(mut self, healed: Recovered, chains: &[Chain]) -> FsckReport {
         self.0.sort_by_key(|f| std::cmp::Reverse(f.severity));
-        let exit = match self.0.first().map(|f| f.severity) {
-            None | Some(Severity::Note) => exit::DONE,
-            Some(Severity::Problem) => exit::NO,
-            Some(Severity::Broken) => exit::BROKEN,
-        };
+        let exit = exit_of(&self.0);
         FsckReport {
             healed_objects: healed.objects,
             healed_refs: healed.refs,
@@ -159,6 +181,28 @@ mod tests {
         let report = found.report(Recovered::default(), &[]);
         let expected = [file, Remedy::PutLogAside, segment(), Remedy::RebuildIndex];
         assert_eq!(report.remedies(), expected);
+    }
+
+    #[test]
+    fn what_is_gone_at_the_second_look_was_somebody_at_work() {
+        let look = |all: &[(&str, Severity)]| {
+            let mut found = Findings::default();
+            all.iter().for_each(|(s, how)| found.add(*how, Code::StoreUnusable, s, "x".into()));
+            found.report(Recovered::default(), &[])
+        };
+        let (wrong, note) = (Severity::Problem, Severity::Note);
+        let mut report = look(&[("stays", Severity::Broken), ("goes", wrong)]);
+        report.confirm(look(&[("comes", wrong), ("new", note), ("stays", wrong)]));
+        let told: Vec<_> = report.findings.iter().map(|f| f.subject.as_str()).collect();
+        assert_eq!((told, report.exit, report.ok), (vec!["stays", "new"], exit::NO, false));
+        let mut report = look(&[("goes", wrong)]);
+        report.confirm(look(&[("comes", wrong)]));
+        assert_eq!((report.findings.len(), report.exit, report.ok), (0, exit::DONE, true));
+        let mut found = Findings::default();
+        found.repairable("index", "wrong".into(), Remedy::RebuildIndex);
+        let mut report = found.report(Recovered::default(), &[]);
+        report.confirm(look(&[]));
+        assert_eq!((report.findings.len(), report.exit), (1, exit::NO));
     }
 
     #[test]

@@ -7,7 +7,7 @@ use crate::{
     enforce::chain::Chain,
     ledger::{Ledger, Remedy},
     limits,
-    store::checks::Misplaced,
+    store::{checks::Misplaced, landing},
     sys::{
         clock, digest, files,
         process::{self, Liveness, ProcessId},
@@ -168,10 +168,24 @@ pub(super) fn staged(ledger: &Ledger, found: &mut Findings) -> Vec<PathBuf> {
     below(ledger, "tmp", found)
 }
 
-/// A staged file that was there before we had the lock, and still is, belongs to nobody alive.
-pub(super) fn leftovers(before: &[PathBuf], ledger: &Ledger, found: &mut Findings) {
+/// A staged file that was there before we had the lock, and still is, belongs to nobody alive. What a landing left is
+/// needed by whoever goes on with it.
+pub(super) fn leftovers(
+    before: &[PathBuf],
+    ledger: &Ledger,
+    own: Option<&Chain>,
+    found: &mut Findings,
+) {
     for path in staged(ledger, found).into_iter().filter(|p| before.contains(p)) {
         let subject = path.display().to_string();
+        let name = path.file_name().and_then(|n| n.to_str()).unwrap_or_default();
+        let policy = landing::left_by(name).and_then(|name| name.parse::<PolicyId>().ok());
+        let policy = policy.and_then(|id| own?.state.policies.get(&id));
+        if policy.is_some_and(|p| !p.status.is_terminal()) {
+            let what = "a landing is under way or died; the next command that performs something finishes it or takes it back";
+            found.note(&subject, what.to_owned());
+            continue;
+        }
         let what = "a file left behind".to_owned();
         found.repairable(&subject, what, Remedy::PutFileAside { path });
     }

@@ -5,7 +5,11 @@ use crate::ledger::{
     AdoptAsk,
     lab::{Lab, commit_of, emit},
 };
-use crate::{domain::path::RepoPath, store::settings::write_private};
+use crate::{
+    domain::path::RepoPath,
+    store::settings::write_private,
+    sys::fault::{self, Ending, Kind},
+};
 use std::os::unix::fs::{PermissionsExt, symlink};
 
 /// The codes of a refused request, which must have written nothing.
@@ -289,4 +293,31 @@ fn commit_is_a_session_of_its_own_whose_turn_has_ended() {
     assert_eq!(policy.spec.commit.unwrap().paths[0].as_bytes(), b"sub/b.txt");
     let error = ledger.commit(&emit(&["true"])).unwrap_err();
     assert_eq!(error.code(), Code::NoPaths);
+}
+
+#[test]
+fn a_kill_leaves_the_note_of_programs_whole_or_none() {
+    let lab = Lab::new();
+    let ledger = lab.ledger();
+    let policy: PolicyId = "pol_01arz3ndektsv4rrffq69g5fav".parse().unwrap();
+    let programs = [PathBuf::from("/bin/true")];
+    let note = lab.repo.path(format!(".git/agentproto/local/{policy}.json"));
+    fault::arm(None);
+    ledger.keep_programs(&policy, &programs);
+    let calls = fault::disarm().made.iter().filter(|m| m.kind == Kind::Mutating).count();
+    assert_eq!(ledger.attached_programs(&policy).unwrap().unwrap(), programs);
+    for call in 1..=calls {
+        for ending in [Ending::KillBefore, Ending::KillWithin, Ending::KillAfter] {
+            std::fs::remove_dir_all(note.parent().unwrap()).unwrap();
+            fault::arm(Some((Kind::Mutating, call, ending)));
+            ledger.keep_programs(&policy, &programs);
+            fault::disarm();
+            let there = std::fs::read(&note).ok();
+            assert_ne!(there.as_deref(), Some(&b""[..]), "call {call}, {ending:?}");
+            let read = ledger.attached_programs(&policy).unwrap();
+            assert!(read.is_none_or(|read| read == programs), "call {call}, {ending:?}");
+            assert!(ledger.store().said().take().is_empty(), "call {call}, {ending:?}");
+            std::fs::create_dir_all(note.parent().unwrap()).unwrap();
+        }
+    }
 }

@@ -99,7 +99,7 @@ impl Ledger {
 
     /// Finishes or takes back what a killed `allow --commit` left, if nobody is at it. A failure is not told: the
     /// next command tries again, and whoever needs the index is told who holds it.
-    pub(in crate::ledger) fn settle_dead_allows(&self) {
+    pub fn settle_dead_allows(&self) {
         let dead = || -> Result<(), LedgerError> {
             if self.unsettled()?.is_empty() {
                 return Ok(());

@@ -148,6 +148,11 @@ fn decode(data: &[u8]) -> Option<Local> {
     Some(Local { writer, path: path.filter(|p| p.is_absolute()) })
 }
 
+/// When a git directory was made, as noted.
+fn born_in(data: &[u8]) -> Option<u128> {
+    std::str::from_utf8(data).ok()?.strip_suffix('\n')?.parse().ok()
+}
+
 /// Writes the id and its path down in a git directory.
 pub(in crate::store) fn write_local(
     common_dir: &Path,
@@ -225,23 +230,18 @@ impl Homes {
             let Some(writer) = name.to_str().and_then(|n| n.parse::<WriterId>().ok()) else {
                 continue;
             };
-            if self.seen(&writer) == Noted::Nothing {
-                continue;
-            }
             let noted =
                 files::read_own(&dir.join(format!("{writer}.born")), limits::SMALL_FILE_BYTES);
-            let noted = noted
-                .ok()
-                .flatten()
-                .and_then(|b| std::str::from_utf8(&b).ok()?.trim().parse().ok());
-            match (noted, born) {
-                (Some(noted), Some(born)) if noted == born => used.certain.push(writer),
-                (Some::<u128>(_), Some(_)) => {}
-                (None, _) | (_, None) => {
-                    if self.noted(&writer)?.as_deref() == Some(here) {
-                        used.perhaps.push(writer);
-                    }
+            let noted = noted.ok().flatten().and_then(|b| born_in(&b));
+            let (certain, here) = match noted.zip(born) {
+                Some((noted, born)) => (true, noted == born),
+                // A note that cannot be read is told where its id is used.
+                None => {
+                    (false, self.noted(&writer).is_ok_and(|path| path.as_deref() == Some(here)))
                 }
+            };
+            if here && self.seen(&writer) != Noted::Nothing {
+                if certain { &mut used.certain } else { &mut used.perhaps }.push(writer);
             }
         }
         Ok(used)

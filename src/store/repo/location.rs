@@ -349,7 +349,9 @@ pub(in crate::store) fn require_files(git_dir: &Path, common_dir: &Path) -> Resu
     let own = ["HEAD", "index", "config.worktree"].iter().map(|name| git_dir.join(name));
     let objects = common_dir.join("objects/info/alternates");
     for path in in_common.chain(own).chain([objects]) {
-        let unfit = files::look_through(&path)?.as_ref().and_then(Unfit::as_file);
+        // What cannot be looked at is told by whoever reads it.
+        let found = files::look_through(&path).ok().flatten();
+        let unfit = found.as_ref().and_then(Unfit::as_file);
         if let Some(unfit) = unfit {
             return Err(FileError::new("read", &path, std::io::Error::other(unfit)).into());
         }

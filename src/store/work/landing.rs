@@ -137,6 +137,14 @@ pub fn land(ctx: LandCtx<'_>, worktrees: &[Worktree]) -> Result<Landed, LandErro
     land_watched(ctx, worktrees, &|_| {})
 }
 
+/// The name of the landing that a file in `agentproto/tmp` belongs to; none for every other file.
+#[must_use]
+pub fn left_by(file: &str) -> Option<&str> {
+    let of = |kind| file.strip_prefix(kind)?.split_once('.');
+    let (name, _worktree) = index::KINDS.iter().find_map(|kind| of(*kind))?;
+    Some(name)
+}
+
 /// Finishes or takes back what a killed [`land`] of this very candidate left, and moves no branch: an index
 /// that waits is put in place when the branch has got there, and dropped when it has not.
 ///

@@ -58,7 +58,7 @@ fn a_broken_file_is_an_error_and_not_empty_settings() {
     assert_eq!(RepoSettings::load(&lab.env(), id()).unwrap_err().code(), Code::BadSetting);
     std::fs::remove_file(dir.join("settings")).unwrap();
     std::fs::create_dir(dir.join("settings")).unwrap();
-    assert_eq!(RepoSettings::load(&lab.env(), id()).unwrap_err().code(), Code::Io);
+    assert_eq!(RepoSettings::load(&lab.env(), id()).unwrap_err().code(), Code::NotRegular);
     let homeless = Env::fixed(lab.top(), []);
     assert!(matches!(RepoSettings::load(&homeless, id()), Err(SettingsError::NoHome)));
 }

@@ -33,6 +33,9 @@ pub(super) struct IndexLock {
     holder: String,
 }
 
+/// How the files of a landing begin; its name and the worktree's id follow, a dot between them.
+pub(super) const KINDS: [&str; 3] = ["index-lock.", "index.", "index-old."];
+
 fn remove(path: &Path) -> Result<(), LandError> {
     files::remove_optional(path)?;
     Ok(())
@@ -44,11 +47,12 @@ fn meta(path: &Path) -> Result<Option<Metadata>, LandError> {
 
 impl IndexLock {
     pub(super) fn new(agent_dir: &Path, name: &str, worktree: &Worktree) -> Self {
-        let tmp = agent_dir.join("tmp");
+        let [record, prepared, replaced] =
+            KINDS.map(|kind| agent_dir.join("tmp").join(format!("{kind}{name}.{}", worktree.id)));
         Self {
-            record: tmp.join(format!("index-lock.{name}.{}", worktree.id)),
-            prepared: tmp.join(format!("index.{name}.{}", worktree.id)),
-            replaced: tmp.join(format!("index-old.{name}.{}", worktree.id)),
+            record,
+            prepared,
+            replaced,
             git_dir: worktree.git_dir.clone(),
             holder: format!("held by git agentproto for {name}\n"),
         }
