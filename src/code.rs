@@ -116,6 +116,7 @@ codes! {
     NotAllowlisted "not-allowlisted" REFUSED "a person allows it: git agentproto allow -- CMD";
     AllowlistInvalid "allowlist-invalid" REFUSED "correct the allowlist file";
     GateRequired "gate-required" REFUSED "name a gate after --, or say --ungated";
+    GateNeedsShell "gate-needs-shell" REFUSED "several gates: repeat --gate; else name a script, or have a person allow a shell: --gate \"sh -c 'A && B'\"";
     GateNotFound "gate-not-found" REFUSED "install it, or set agentproto.path in your own settings to where it is";
     GateTimeoutTooLong "gate-timeout-too-long" REFUSED "ask for at most 24h with --gate-timeout";
     CwdEscapes "cwd-escapes-worktree" REFUSED "name a directory inside the session's worktree";
@@ -155,7 +156,7 @@ codes! {
     ProtectedPathChanged "protected-path-changed" BROKEN "put the protected files back to what the trusted ref has, or have the change to them landed first";
     TreeChanged "tree-changed-during-gate" BROKEN "let nobody write the listed files while the gate runs, then attach again";
     BranchSwitched "branch-switched" BROKEN "check the policy's branch out again in the session's worktree, then ask again";
-    NoSuchPath "no-such-path" BROKEN "check the path, then attach again";
+    NoSuchPath "no-such-path" BROKEN "check the path, then ask again";
     PathConflicts "path-conflicts-unlisted" BROKEN "list the paths that give way, too";
     CommitHookRefused "commit-hook-refused" NO "do what the hook asks for: git agentproto policy show";
     HooksChanged "hooks-changed-worktree" BROKEN "list the files the commit hooks change, or have the hooks leave them alone, then attach again";
@@ -169,6 +170,7 @@ codes! {
 
     // policies and acks
     NotAwaiting "not-awaiting" REFUSED "see where it stands: git agentproto policy show";
+    NotBlocked "not-blocked" REFUSED "only what is blocked is dismissed; to stop it: git agentproto policy cancel";
     Committing "committing" REFUSED "let it land: git agentproto wait";
     NotOwner "not-owner" REFUSED "answer in the clone that owns the policy";
     StaleCandidate "stale-candidate" NO "the branch moved: attach again";

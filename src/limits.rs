@@ -66,6 +66,12 @@ pub const OUTPUT_HEAD_BYTES: usize = 64 * 1024;
 pub const OUTPUT_TAIL_BYTES: usize = 192 * 1024;
 /// Tail of the output shown in answers, bytes.
 pub const TAIL_SHOWN_BYTES: usize = 4 * 1024;
+/// Last lines of it that people are shown.
+pub const TAIL_SHOWN_LINES: usize = 40;
+/// The same below the answer of another command.
+pub const TAIL_BRIEF_LINES: usize = 10;
+/// Characters of one such line; of a longer one the beginning is shown.
+pub const TAIL_LINE_CHARS: usize = 240;
 
 /// Events of one segment of a journal. Part of the format: the number of a segment is told from it.
 pub const SEGMENT_EVENTS: u64 = 65_536;
@@ -179,8 +185,6 @@ pub const WAIT_DEFAULT_MS: u64 = 3600 * 1000;
 pub const WAIT_POLL_MS: u64 = 50;
 /// How often a waiter tries again what somebody else holds or what could not be done, milliseconds.
 pub const WAIT_RETRY_MS: u64 = 500;
-/// How long `status` goes on telling of a blocked policy, milliseconds.
-pub const STATUS_BLOCKED_MS: u64 = 24 * 3600 * 1000;
 /// Default of `events --limit`, events.
 pub const EVENTS_LIMIT_DEFAULT: usize = 200;
 /// Age at which logs of gate output are removed where nothing is set, milliseconds.

@@ -121,6 +121,7 @@ pub(super) fn policy_short(policy: &Policy, next_step: Option<&str>) -> Value {
         "candidate": candidate(policy),
         "commitSha": policy.commit_sha,
         "outcome": policy.outcome,
+        "dismissed": policy.dismissed,
         "since": policy.since,
         "expires": policy.spec.expires,
         "expired": policy.is_expired(clock::now()),
@@ -188,6 +189,7 @@ pub(super) fn next_step(
 ) -> Result<Option<String>, CliError> {
     let name = name_of(cx, ledger, policy)?;
     match policy.status {
+        Status::Blocked if policy.dismissed => Ok(None),
         Status::Blocked => again(cx, ledger, policy).map(Some),
         // A command that performs gates it again, or ends it; `ack` would be refused.
         Status::AwaitingAck

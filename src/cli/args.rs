@@ -81,6 +81,48 @@ pub(super) fn command_words(flag: &str, text: &str) -> Result<Vec<String>, CliEr
     }
 }
 
+/// What only a shell would understand, as a word of its own.
+const SHELL_OPERATORS: [&str; 14] =
+    ["&&", "||", "|", "|&", ";", "&", ">", ">>", "<", "<<", "2>", "2>>", "2>&1", "&>"];
+
+/// Refuses a gate in one word that needs a shell. What is quoted or escaped is meant as a plain word.
+pub(super) fn require_no_shell(flag: &str, text: &str) -> Result<(), CliError> {
+    let Some(operator) = shell_operator(text) else { return Ok(()) };
+    let message = format!("{flag} '{text}': '{operator}' needs a shell, and gates run without one");
+    Err(CliError::new(Code::GateNeedsShell, message).about(flag))
+}
+
+/// The first word that is an operator of the shell, or that ends with the one that ends a command.
+fn shell_operator(text: &str) -> Option<&'static str> {
+    let ends = |word: &str| SHELL_OPERATORS.into_iter().find(|operator| *operator == word);
+    let semicolon = |word: &str| word.ends_with(';').then_some(";");
+    bare_words(text).iter().find_map(|word| ends(word).or_else(|| semicolon(word)))
+}
+
+/// The words without any quoted or escaped part.
+fn bare_words(text: &str) -> Vec<String> {
+    let (mut words, mut word, mut is_bare) = (Vec::new(), String::new(), true);
+    let (mut quote, mut chars) = (None, text.chars());
+    while let Some(c) = chars.next() {
+        match (quote, c) {
+            (Some(open), _) if open == c => quote = None,
+            (None, '\'' | '"') => (quote, is_bare) = (Some(c), false),
+            (None | Some('"'), '\\') => {
+                is_bare = false;
+                chars.next();
+            }
+            (Some(_), _) => {}
+            (None, c) if c.is_whitespace() => {
+                words.extend(is_bare.then(|| std::mem::take(&mut word)));
+                (word, is_bare) = (String::new(), true);
+            }
+            (None, c) => word.push(c),
+        }
+    }
+    words.extend(is_bare.then_some(word));
+    words
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -92,6 +134,26 @@ mod tests {
             [("30", Code::AmbiguousDuration), ("soon", Code::BadTime), ("", Code::BadTime)]
         {
             assert_eq!(duration_ms("--timeout", text).unwrap_err().code, code, "{text}");
+        }
+    }
+
+    #[test]
+    fn operators_of_a_shell_are_found_where_they_are_bare_words() {
+        for (text, want) in [
+            ("a && b", Some("&&")),
+            ("a b|c | d", Some("|")),
+            ("make; make test", Some(";")),
+            ("a > out", Some(">")),
+            ("a 2>&1", Some("2>&1")),
+            ("a &", Some("&")),
+            ("grep '|' f", None),
+            ("find . -exec x {} \\;", None),
+            ("sh -c 'a && b'", None),
+            ("a \"x ; y\"", None),
+            ("a b=c|d -- 'it''s'", None),
+            ("a ''&& b", None),
+        ] {
+            assert_eq!(shell_operator(text), want, "{text}");
         }
     }
 

@@ -162,7 +162,7 @@ pub(super) fn run(cx: &Cx, args: AttachArgs) -> Result<u8, CliError> {
         None => Covers::LastAndNext,
     };
     let (id, recording) = ledger.attach(&session, &ask, covers)?;
-    let notices = warn::of_policy(cx, &ledger, &id);
+    let notices = warn::of_policy(cx, &ledger, &id, &recording.left_out);
     let due = recording.state.policies.get(&id).is_some_and(is_due);
     let held = if due { settle(cx, &ledger, &id, args.common.no_wait) } else { None };
     if covers == Covers::LastAndNext && held.is_none() {
@@ -235,6 +235,7 @@ pub(super) fn ask(
 fn gate_asks(in_one_word: &[String], last: Vec<String>) -> Result<Vec<GateAsk>, CliError> {
     let mut all = Vec::new();
     for text in in_one_word {
+        args::require_no_shell("--gate", text)?;
         all.push(GateAsk { argv: args::command_words("--gate", text)? });
     }
     if !last.is_empty() {

@@ -32,8 +32,8 @@ pub(super) struct CommitArgs {
 pub(super) fn run(cx: &Cx, args: CommitArgs) -> Result<u8, CliError> {
     let ask = ask(cx, args.gates, args.commit, (&args.common, true))?;
     let ledger = cx.ledger()?;
-    let (id, _) = ledger.commit(&ask)?;
-    let notices = warn::of_policy(cx, &ledger, &id);
+    let (id, recording) = ledger.commit(&ask)?;
+    let notices = warn::of_policy(cx, &ledger, &id, &recording.left_out);
     let held = settle(cx, &ledger, &id, args.common.no_wait);
     let mut policy = ledger.require_policy(&id)?;
     let asks = policy.status == Status::AwaitingAck && cx.inside_session().is_none();

@@ -1,4 +1,4 @@
-//! `policy attach|list|show|wait|ack|cancel`: what happens when a session's turn ends.
+//! `policy attach|list|show|wait|ack|cancel|dismiss`: what happens when a session's turn ends.
 
 use super::{
     ack, answer, attach,
@@ -7,19 +7,20 @@ use super::{
     names::Names,
     review,
     settle::settle,
-    text::{LABEL_COLUMNS, ago, block, cut, duration, shown, table_with_ids},
+    text::{LABEL_COLUMNS, ago, cut, duration, output, shown, table_with_ids, typed_duration},
     wait,
 };
 use crate::{
     code::{Code, exit},
     domain::{
-        gate::{GateEnd, GateResult, Verdict},
+        gate::{GateDef, GateEnd, GateResult, Verdict},
         ids::{PolicyId, SessionId},
         input::Input,
         policy::{OnStale, Policy, Status},
     },
     engine::{Effect, gate_key},
     ledger::Ledger,
+    limits,
     runtime::live,
     sys::clock,
 };
@@ -42,6 +43,8 @@ pub(super) enum PolicyCommand {
     Ack(ack::AckArgs),
     /// Stop a policy; a running gate is killed
     Cancel(CancelArgs),
+    /// Be done with a blocked policy: status tells of it no more
+    Dismiss(CancelArgs),
 }
 
 /// Which policies to list.
@@ -92,7 +95,7 @@ pub(super) struct ShowArgs {
     candidate: bool,
 }
 
-/// Which policy to stop.
+/// Which policy to stop or to be done with.
 #[derive(clap::Args)]
 pub(super) struct CancelArgs {
     /// Id, unique prefix of one, or label
@@ -115,6 +118,7 @@ pub(super) fn run(cx: &Cx, command: PolicyCommand) -> Result<u8, CliError> {
         PolicyCommand::Wait(args) => wait::run(cx, args),
         PolicyCommand::Ack(args) => ack::run(cx, args),
         PolicyCommand::Cancel(args) => cancel(cx, args),
+        PolicyCommand::Dismiss(args) => dismiss(cx, args),
     }
 }
 
@@ -164,6 +168,9 @@ pub(super) fn rows(cx: &Cx, names: &Names, policies: &[Policy], indent: &str) ->
 fn state_words(policy: &Policy) -> String {
     match (policy.status, &policy.reason) {
         (Status::Cancelled, _) => answer::stopped(policy),
+        (status, Some(reason)) if policy.dismissed => {
+            format!("{}: {reason}, dismissed", status.as_str())
+        }
         (status, Some(reason)) => format!("{}: {reason}", status.as_str()),
         (status, None) if policy.is_expired(clock::now()) => {
             format!("{}, its time is over", status.as_str())
@@ -216,12 +223,12 @@ pub(super) fn show_text(cx: &Cx, ledger: &Ledger, policy: &Policy) -> Result<Str
     for (index, gate) in policy.spec.gates.iter().enumerate() {
         let result = policy.results.iter().find(|r| r.hook.is_none() && r.index == index);
         let said = result.map_or_else(|| "not run".to_owned(), gate_words);
-        text.push_str(&format!("  gate      {}: {said}\n", shown(&gate.def.shown())));
+        text.push_str(&format!("  gate      {}: {said}\n", shown(&gate_named(&gate.def))));
     }
     if let Some(last) = policy.results.last().filter(|r| r.verdict != Verdict::Pass) {
         match answer::tail(ledger, last) {
             Some(tail) if tail.trim().is_empty() => {}
-            Some(tail) => text.push_str(&block(&tail, "    | ")),
+            Some(tail) => text.push_str(&output(&tail, limits::TAIL_SHOWN_LINES)),
             None => text.push_str("    (its output is not on this machine)\n"),
         }
     }
@@ -250,12 +257,18 @@ pub(super) fn show_text(cx: &Cx, ledger: &Ledger, policy: &Policy) -> Result<Str
     }
     if let Some(next) = answer::next_step(cx, ledger, policy)? {
         text.push_str(&format!("  next      {}\n", shown(&next)));
+        if policy.status == Status::Blocked && cx.inside_session().is_none() {
+            let name = Names::load(cx, ledger)?.of_policy(policy);
+            text.push_str(&format!("  or        {}\n", shown(&dismissal(&name))));
+        }
     }
     Ok(text)
 }
 
-/// Lines of a gate's output that are enough to see what it wants.
-const TAIL_LINES: usize = 10;
+/// The command of somebody who wants nothing more of a blocked policy.
+pub(super) fn dismissal(name: &str) -> String {
+    format!("git agentproto policy dismiss {name}")
+}
 
 /// Reason, last output and next step of a blocked policy, for whoever just caused it.
 pub(super) fn why_blocked(cx: &Cx, ledger: &Ledger, policy: &Policy) -> Result<String, CliError> {
@@ -264,10 +277,8 @@ pub(super) fn why_blocked(cx: &Cx, ledger: &Ledger, policy: &Policy) -> Result<S
     let mut text = format!("{}: {}\n", policy.policy_id, shown(&why));
     if let Some(last) = policy.results.last().filter(|r| r.verdict != Verdict::Pass) {
         let tail = answer::tail(ledger, last).unwrap_or_default();
-        let lines: Vec<&str> = tail.lines().collect();
-        let end = lines[lines.len().saturating_sub(TAIL_LINES)..].join("\n");
-        if !end.trim().is_empty() {
-            text.push_str(&block(&end, "    | "));
+        if !tail.trim().is_empty() {
+            text.push_str(&output(&tail, limits::TAIL_BRIEF_LINES));
         }
     }
     if let Some(next) = answer::next_step(cx, ledger, policy)? {
@@ -305,12 +316,8 @@ fn head(cx: &Cx, policy: &Policy) -> String {
         row("candidate", candidate.commit.to_string());
         row("parent", candidate.parent.to_string());
     }
-    if policy.spec.on_stale != OnStale::default() {
-        row("on stale", policy.spec.on_stale.as_str().to_owned());
-    }
-    if let Some(expires) = policy.spec.expires {
-        let over = if policy.is_expired(clock::now()) { " (over)" } else { "" };
-        row("expires", format!("{expires}{over}"));
+    for (name, value) in binds(policy) {
+        row(name, value);
     }
     for ack in &policy.acks {
         let why = answer::ack_reason(ack).map(|why| format!(": {why}")).unwrap_or_default();
@@ -329,6 +336,61 @@ fn head(cx: &Cx, policy: &Policy) -> String {
         text.push_str(&format!("  {name:<9} {}\n", shown(&value)));
     }
     text
+}
+
+/// A gate with what its run is bound by besides its conditions.
+pub(super) fn gate_named(def: &GateDef) -> String {
+    let place = (def.cwd != ".").then(|| format!("in {}", def.cwd));
+    let default = def.timeout_ms == limits::GATE_TIMEOUT_DEFAULT_MS;
+    let time = (!default).then(|| format!("at most {}", typed_duration(def.timeout_ms)));
+    let more: Vec<String> = place.into_iter().chain(time).collect();
+    if more.is_empty() { def.shown() } else { format!("{} ({})", def.shown(), more.join(", ")) }
+}
+
+/// What holds beside a green gate, as names and values: conditions of the gates, its end, what is let through.
+pub(super) fn binds(policy: &Policy) -> Vec<(&'static str, String)> {
+    let mut rows: Vec<(&str, String)> = Vec::new();
+    let mut row = |name, value| {
+        let row = (name, value);
+        if !rows.contains(&row) {
+            rows.push(row);
+        }
+    };
+    for def in policy.spec.gates.iter().map(|gate| &gate.def) {
+        if let Some(wanted) = &def.require_output {
+            row("output", format!("has to have a line that matches {wanted}"));
+        }
+        for pattern in &def.protect {
+            row("protected", format!("{pattern} (as on the trusted ref)"));
+        }
+    }
+    if let Some(commit) = &policy.spec.commit {
+        if !commit.needs_ack() {
+            row("no ack", "it lands without being asked about".to_owned());
+        }
+        for (asked, what) in [
+            (commit.allow_markers, "conflict markers"),
+            (commit.force_ignored, "ignored files"),
+            (commit.allow_submodule, "declared submodules"),
+        ] {
+            if asked {
+                row("allowed", what.to_owned());
+            }
+        }
+        row("on stale", on_stale_words(policy.spec.on_stale).to_owned());
+    }
+    if let Some(expires) = policy.spec.expires {
+        let over = if policy.is_expired(clock::now()) { " (over)" } else { "" };
+        row("expires", format!("{expires}{over}"));
+    }
+    rows
+}
+
+fn on_stale_words(on_stale: OnStale) -> &'static str {
+    match on_stale {
+        OnStale::Regate => "regate: gated again and asked again",
+        OnStale::Block => "block: it ends",
+    }
 }
 
 /// Verdict, how it ended, how long it took, what it saw besides.
@@ -366,6 +428,15 @@ fn cancel(cx: &Cx, args: CancelArgs) -> Result<u8, CliError> {
         }
     }
     settle(cx, &ledger, &id, false);
+    show(cx, &ledger, &id)
+}
+
+/// What a person is done with is a person's to say: an agent must not hide its own red gates.
+fn dismiss(cx: &Cx, args: CancelArgs) -> Result<u8, CliError> {
+    cx.require_person(Code::PersonOnly, "dismissing a policy")?;
+    let ledger = cx.ledger()?;
+    let id = ledger.find_policy(&args.policy)?;
+    ledger.record(Input::DismissAsked { policy: id.clone(), because: args.message })?;
     show(cx, &ledger, &id)
 }
 

@@ -7,13 +7,14 @@ use super::{
     answer,
     cx::Cx,
     error::CliError,
-    policy::gate_words,
-    text::{Paint, block, line, shown, table},
+    policy::{binds, gate_named, gate_words},
+    text::{Paint, block, line, output, shown, table},
 };
 use crate::{
     code::Code,
     domain::oid::Oid,
     ledger::{Changed, Ledger, LineCounts, Review},
+    limits,
     store::{
         git::{Git, GitError},
         tree::Mode,
@@ -34,6 +35,12 @@ fn screen(cx: &Cx, review: &Review, tails: &[Option<String>]) -> String {
     text.push_str(&diffstat(cx, review));
     line(&mut text, &format!("\ndiff       git show {}", review.candidate.commit));
     text.push_str(&gates(review, tails));
+    for (name, value) in binds(&review.policy) {
+        line(&mut text, &format!("{name:<10} {}", shown(&value)));
+    }
+    for hook in &review.afterwards {
+        line(&mut text, &format!("afterwards the hook post-commit runs: {}", shown(hook)));
+    }
     if review.quorum > 1 {
         let there = review.policy.approvals();
         line(&mut text, &format!("approvals  {there} of {}", review.quorum));
@@ -140,11 +147,11 @@ fn gates(review: &Review, tails: &[Option<String>]) -> String {
     }
     for (result, tail) in review.policy.results.iter().zip(tails) {
         let gate = review.policy.spec.gates.get(result.index);
-        let command = gate.map_or_else(|| "(unknown)".to_owned(), |g| g.def.shown());
+        let command = gate.map_or_else(|| "(unknown)".to_owned(), |g| gate_named(&g.def));
         line(&mut text, &format!("gate       {}: {}", shown(&command), gate_words(result)));
         match tail {
             Some(tail) if tail.trim().is_empty() => {}
-            Some(tail) => text.push_str(&block(tail, "    | ")),
+            Some(tail) => text.push_str(&output(tail, limits::TAIL_SHOWN_LINES)),
             None if result.log.is_none() => {}
             None => line(&mut text, "    (its output is not on this machine)"),
         }
@@ -204,6 +211,7 @@ mod tests {
                 place: "/etc/allowed".into(),
                 digest: String::new(),
             }),
+            afterwards: vec!["/r/hooks/post-commit".into()],
         }
     }
 
@@ -226,7 +234,9 @@ mod tests {
                  D  100644 to none  not counted  .agentproto/x\n  \
                  A  none to 100755  +2 -0        evil\\u{{202e}}txt\n\n\
                  diff       git show {commit}\n\
-                 gate       ls 'a b': pass, exit code 0, 12 ms\n    | fine\\x07\n\
+                 gate       ls 'a b' (in sub, at most 2s): pass, exit code 0, 12 ms\n    | fine\\x07\n\
+                 on stale   regate: gated again and asked again\n\
+                 afterwards the hook post-commit runs: /r/hooks/post-commit\n\
                  approvals  0 of 2\nnot asked  author\n"
             )
         );

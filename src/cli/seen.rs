@@ -120,7 +120,8 @@ fn painted(message: &Message, sentence: &str, paint: Paint) -> String {
             | Kind::GatingStarted
             | Kind::GatePassed
             | Kind::PolicyAcked
-            | Kind::PolicyCancelled,
+            | Kind::PolicyCancelled
+            | Kind::PolicyDismissed,
         )
         | None => sentence.to_owned(),
     }

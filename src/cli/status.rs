@@ -16,12 +16,10 @@ use crate::{
     domain::{
         event::Entity,
         ids::PolicyId,
-        policy::{Policy, Status},
+        policy::{CommitSpec, Policy, PolicySpec, Status, Then},
         session::Session,
-        time::Timestamp,
     },
     ledger::Ledger,
-    limits,
     runtime::live,
     store::trusted::Rules,
     sys::{
@@ -93,7 +91,7 @@ pub(super) fn run(cx: &Cx, args: StatusArgs) -> Result<u8, CliError> {
         Some(Entity::Policy(id)) => policy::show(cx, &ledger, &id),
         Some(Entity::Session(id)) => session::show(cx, &ledger, &id),
         None => {
-            let overview = Overview::load(cx, &ledger, clock::now())?;
+            let overview = Overview::load(cx, &ledger)?;
             let mut answer = overview.to_json(cx);
             doubt::tell(&mut answer, &doubts);
             cx.answer(&answer, &overview.to_text(cx))?;
@@ -103,11 +101,11 @@ pub(super) fn run(cx: &Cx, args: StatusArgs) -> Result<u8, CliError> {
 }
 
 impl Overview {
-    fn load(cx: &Cx, ledger: &Ledger, now: Timestamp) -> Result<Self, CliError> {
+    fn load(cx: &Cx, ledger: &Ledger) -> Result<Self, CliError> {
         let all = ledger.policies(true)?;
         let mut overview = Self {
             acks: vec![],
-            blocked: blocked(cx, ledger, &all, now)?,
+            blocked: blocked(cx, ledger, &all)?,
             asking: vec![],
             due: vec![],
             watching: vec![],
@@ -169,6 +167,9 @@ impl Overview {
         self.acks_text(cx, &mut text);
         let blocked = self.blocked.iter().map(|b| (&b.policy, b.next.clone()));
         self.with_next_step(cx, &mut text, "Blocked:", &blocked.collect::<Vec<_>>());
+        if !self.blocked.is_empty() && cx.inside_session().is_none() {
+            line(&mut text, &format!("  to be done with one: {}", policy::dismissal("POLICY")));
+        }
         part(
             &mut text,
             paint,
@@ -246,20 +247,9 @@ impl Overview {
 }
 
 /// Blocked policies that still need somebody, the newest first.
-fn blocked(
-    cx: &Cx,
-    ledger: &Ledger,
-    all: &[Policy],
-    now: Timestamp,
-) -> Result<Vec<Blocked>, CliError> {
-    let keep_ms = i64::try_from(limits::STATUS_BLOCKED_MS).unwrap_or(i64::MAX);
-    let sessions = ledger.sessions(true)?;
-    let mut found: Vec<Policy> = all
-        .iter()
-        .filter(|p| p.status == Status::Blocked && p.since.plus_ms(keep_ms) > now)
-        .filter(|p| needs_somebody(p, all, &sessions))
-        .cloned()
-        .collect();
+fn blocked(cx: &Cx, ledger: &Ledger, all: &[Policy]) -> Result<Vec<Blocked>, CliError> {
+    let needs = |p: &&Policy| p.status == Status::Blocked && needs_somebody(p, all);
+    let mut found: Vec<Policy> = all.iter().filter(needs).cloned().collect();
     found.sort_by(|a, b| (b.since, &b.policy_id).cmp(&(a.since, &a.policy_id)));
     let next = |policy: Policy| {
         let next = answer::next_step(cx, ledger, &policy)?;
@@ -268,22 +258,38 @@ fn blocked(
     found.into_iter().map(next).collect()
 }
 
-/// Whether nobody went on from a blocked policy yet: in one of its sessions, or, where none is left to go on in
-/// (`commit` never leaves one), with its files on its branch.
-fn needs_somebody(blocked: &Policy, all: &[Policy], sessions: &[Session]) -> bool {
-    let mine = |s: &&Session| blocked.spec.session_ids.contains(&s.session_id);
-    let over = !sessions.iter().any(|s| mine(&s) && !s.is_exited());
-    let shares_a_session = |other: &Policy| {
-        blocked.spec.session_ids.iter().any(|s| other.spec.session_ids.contains(s))
-    };
+/// Whether a blocked policy still needs somebody: a person neither said to be done with it nor asked for the same
+/// again. Age alone answers nothing, and neither does work of another kind in the same session.
+fn needs_somebody(blocked: &Policy, all: &[Policy]) -> bool {
     // Two that were attached side by side answer different questions: only what came after the no counts.
-    let mut later = all.iter().filter(|other| other.policy_id.minted() > blocked.since);
-    !later.any(|other| shares_a_session(other) || (over && shares_a_path(blocked, other)))
+    let later: Vec<&Policy> =
+        all.iter().filter(|other| other.policy_id.minted() > blocked.since).collect();
+    !blocked.dismissed
+        && !later.iter().any(|o| asks_the_same(blocked, o))
+        && !has_its_files(blocked, &later)
 }
 
-fn shares_a_path(one: &Policy, other: &Policy) -> bool {
-    let (Some(one), Some(other)) = (&one.spec.commit, &other.spec.commit) else { return false };
-    one.branch == other.branch && one.paths.iter().any(|path| other.paths.contains(path))
+/// The same question: its gates in a session of it, or its name there or on its branch.
+fn asks_the_same(blocked: &Policy, other: &Policy) -> bool {
+    let (one, other) = (&blocked.spec, &other.spec);
+    let shares_a_session = one.session_ids.iter().any(|s| other.session_ids.contains(s));
+    let same_gates = || one.gates.iter().map(|g| &g.def).eq(other.gates.iter().map(|g| &g.def));
+    let branch = |spec: &PolicySpec| spec.commit.as_ref().map(|c| c.branch.clone());
+    let same_name = || {
+        one.label.is_some()
+            && one.label == other.label
+            && (shares_a_session || (one.then == Then::Commit && branch(one) == branch(other)))
+    };
+    let asked_again = || one.then == Then::Emit && shares_a_session && same_gates();
+    one.then == other.then && (same_name() || asked_again())
+}
+
+/// Every file that was to be committed is asked for again, for the same branch.
+fn has_its_files(blocked: &Policy, later: &[&Policy]) -> bool {
+    let Some(wanted) = &blocked.spec.commit else { return false };
+    let on_branch = later.iter().filter_map(|p| p.spec.commit.as_ref());
+    let on_branch: Vec<&CommitSpec> = on_branch.filter(|c| c.branch == wanted.branch).collect();
+    wanted.paths.iter().all(|path| on_branch.iter().any(|c| c.paths.contains(path)))
 }
 
 /// Whether a living process performs something for the policy; `None` when that cannot be told.

@@ -5,7 +5,7 @@
 //! reorders or hides text. The rejected alternative, dropping such characters, would show two different
 //! names alike.
 
-use crate::{domain::time::Timestamp, sys::env::Env};
+use crate::{domain::time::Timestamp, limits, sys::env::Env};
 use std::io;
 
 /// Columns assumed when nobody says.
@@ -57,6 +57,23 @@ pub(super) fn block(text: &str, indent: &str) -> String {
     for line in text.trim_end_matches('\n').split('\n') {
         let line = shown(&line.trim_end_matches('\r').replace('\t', "    "));
         out.push_str(format!("{indent}{line}").trim_end());
+        out.push('\n');
+    }
+    out
+}
+
+/// The last `most` lines of what a gate wrote, for people: no line is longer than a screen bears, nothing commands.
+pub(super) fn output(tail: &str, most: usize) -> String {
+    let lines: Vec<&str> = tail.trim_end_matches('\n').split('\n').collect();
+    let from = lines.len().saturating_sub(most);
+    let mut out = match from {
+        0 => String::new(),
+        1 => "    (1 line before that)\n".to_owned(),
+        n => format!("    ({n} lines before that)\n"),
+    };
+    for line in &lines[from..] {
+        let text = shown(&line.trim_end_matches('\r').replace('\t', "    "));
+        out.push_str(format!("    | {}", cut(&text, limits::TAIL_LINE_CHARS)).trim_end());
         out.push('\n');
     }
     out
@@ -217,6 +234,18 @@ mod tests {
     #[test]
     fn blocks_keep_their_lines_and_lose_their_escapes() {
         assert_eq!(block("a\tb\r\n\n\u{1b}c\n\n", "  "), "  a    b\n\n  \\x1bc\n");
+    }
+
+    #[test]
+    fn output_is_a_few_lines_and_none_is_endless() {
+        assert_eq!(output("a\r\n\tb\x1b[2J\n", 2), "    | a\n    |     b\\x1b[2J\n");
+        let thousands: String = (0..3000).map(|n| format!("{n}\n")).collect();
+        let last = "    (2998 lines before that)\n    | 2998\n    | 2999\n";
+        assert_eq!(output(&thousands, 2), last);
+        assert_eq!(output("1\n2\n3", 2), "    (1 line before that)\n    | 2\n    | 3\n");
+        let endless = output(&"x".repeat(5000), 2);
+        assert_eq!(endless.chars().count(), "    | \n".len() + limits::TAIL_LINE_CHARS);
+        assert!(endless.ends_with("x…\n"), "{endless}");
     }
 
     #[test]

@@ -13,6 +13,7 @@ use crate::{
     ledger::Ledger,
     limits,
     store::{
+        expand::LeftOut,
         git::Git,
         worktree_state::{StateError, moved_away, not_there, staged_otherwise},
     },
@@ -51,14 +52,30 @@ pub(super) fn of_session(cx: &Cx, ledger: &Ledger, id: &SessionId) {
 
 /// Of another living policy under the label of a new one; of paths that may be misspelt, of what is staged and not
 /// what will be committed, and of files that are gone and not listed.
-pub(super) fn of_policy(cx: &Cx, ledger: &Ledger, id: &PolicyId) -> Vec<Notice> {
+pub(super) fn of_policy(
+    cx: &Cx,
+    ledger: &Ledger,
+    id: &PolicyId,
+    left_out: &[LeftOut],
+) -> Vec<Notice> {
     say(cx, || {
         let policy = ledger.require_policy(id)?;
         let label = policy.spec.label.as_deref();
         let mut notices = twins(ledger, &Entity::Policy(id.clone()), label)?;
+        notices.extend(some(left_out, of_left_out));
         notices.extend(of_paths(ledger, &policy)?);
         Ok(notices)
     })
+}
+
+fn of_left_out(out: &LeftOut) -> Notice {
+    let LeftOut { path, is_submodule } = out;
+    let text = if *is_submodule {
+        format!("'{path}' is a submodule and left out; --allow-submodule takes the commit it is on")
+    } else {
+        format!("'{path}' is a repository of its own and left out, with all that is in it")
+    };
+    Notice::of("left-out", path, text)
 }
 
 fn say(cx: &Cx, look: impl FnOnce() -> Result<Vec<Notice>, CliError>) -> Vec<Notice> {

@@ -88,6 +88,7 @@ pub enum Body {
     PolicyAcked(PolicyAcked),
     Committed(Committed),
     PolicyCancelled(PolicyCancelled),
+    PolicyDismissed(PolicyDismissed),
     AckRefused(AckRefused),
 }
 
@@ -257,6 +258,12 @@ bodies! {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         because: Option<String>,
     }
+    /// `policy:dismissed`.
+    PolicyDismissed {
+        /// What the person said.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        because: Option<String>,
+    }
     /// `ack:refused`.
     AckRefused {
         /// Why.
@@ -292,12 +299,13 @@ pub enum Kind {
     PolicyAcked,
     Committed,
     PolicyCancelled,
+    PolicyDismissed,
     AckRefused,
 }
 
 impl Kind {
     /// Every kind, in the order of the specification.
-    pub const ALL: [Self; 16] = [
+    pub const ALL: [Self; 17] = [
         Self::SessionStarted,
         Self::TurnStarted,
         Self::TurnEnded,
@@ -313,6 +321,7 @@ impl Kind {
         Self::PolicyAcked,
         Self::Committed,
         Self::PolicyCancelled,
+        Self::PolicyDismissed,
         Self::AckRefused,
     ];
 
@@ -335,6 +344,7 @@ impl Kind {
             Self::PolicyAcked => "policy:acked",
             Self::Committed => "policy:committed",
             Self::PolicyCancelled => "policy:cancelled",
+            Self::PolicyDismissed => "policy:dismissed",
             Self::AckRefused => "ack:refused",
         }
     }
@@ -366,6 +376,7 @@ impl Body {
             Self::PolicyAcked(_) => Kind::PolicyAcked,
             Self::Committed(_) => Kind::Committed,
             Self::PolicyCancelled(_) => Kind::PolicyCancelled,
+            Self::PolicyDismissed(_) => Kind::PolicyDismissed,
             Self::AckRefused(_) => Kind::AckRefused,
         }
     }

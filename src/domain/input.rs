@@ -100,6 +100,13 @@ pub enum Input {
         /// What the person said.
         because: Option<String>,
     },
+    /// A person is done with a policy that is blocked.
+    DismissAsked {
+        /// Which.
+        policy: PolicyId,
+        /// What the person said.
+        because: Option<String>,
+    },
 }
 
 /// What `session report` says.

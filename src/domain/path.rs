@@ -24,6 +24,9 @@ pub enum BadPath {
     /// `.` or a trailing slash.
     #[error("a directory is not a file: list the files")]
     Directory,
+    /// The top of the worktree.
+    #[error("the whole worktree is never listed at once")]
+    Top,
     /// `..` beyond the top, or an absolute path outside.
     #[error("the path leaves the worktree")]
     Outside,
@@ -73,9 +76,6 @@ impl RepoPath {
         if typed.is_empty() {
             return Err(BadPath::Empty);
         }
-        if typed.ends_with(b"/") || typed.ends_with(b"/.") || typed.ends_with(b"/..") {
-            return Err(BadPath::Directory);
-        }
         let mut names: Vec<&[u8]> =
             prefix.split(|b| *b == b'/').filter(|n| !n.is_empty()).collect();
         for name in typed.split(|b| *b == b'/') {
@@ -88,6 +88,9 @@ impl RepoPath {
             }
         }
         if names.is_empty() {
+            return Err(BadPath::Top);
+        }
+        if typed.ends_with(b"/") || typed.ends_with(b"/.") || typed.ends_with(b"/..") {
             return Err(BadPath::Directory);
         }
         Self::new(&names.join(&b'/'))
@@ -286,12 +289,12 @@ mod tests {
 
     #[test]
     fn refuses_what_is_not_a_file_inside() {
-        use BadPath::{Directory, Empty, GitDir, Nul, Outside};
+        use BadPath::{Directory, Empty, GitDir, Nul, Outside, Top};
         for (typed, why) in [
             ("", Empty),
-            (".", Directory),
+            (".", Top),
             ("a/", Directory),
-            ("a/..", Directory),
+            ("a/..", Top),
             ("../x", Outside),
             ("a/../../x", Outside),
             (".git/config", GitDir),

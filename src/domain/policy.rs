@@ -316,6 +316,9 @@ pub struct Policy {
     /// How it ended, when done.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub outcome: Option<Outcome>,
+    /// Blocked, and a person is done with it.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub dismissed: bool,
     /// In this state since.
     pub since: Timestamp,
     /// Number of its last event.

@@ -519,7 +519,8 @@ impl Replay<'_> {
             | Body::CommandDone(_)
             | Body::PolicyAttached(_)
             | Body::PolicyFailed(_)
-            | Body::PolicyCancelled(_) => {}
+            | Body::PolicyCancelled(_)
+            | Body::PolicyDismissed(_) => {}
         }
     }
 }

@@ -121,6 +121,11 @@ pub fn decide(state: &State, input: Input, now: Now) -> Result<Decision, Refusal
             policy::landing_impossible(&mut draft, &policy, code, because)?;
         }
         Input::CancelAsked { policy, because } => policy::cancel(&mut draft, &policy, because)?,
+        Input::DismissAsked { policy, because } => {
+            if let Some(seq) = policy::dismiss(&mut draft, &policy, because)? {
+                return Ok(Decision::Already(seq));
+            }
+        }
     }
     policy::follow_up(&mut draft)?;
     Ok(Decision::Append(draft.events))

@@ -11,7 +11,7 @@ use crate::{
         ack::{AckOutcome, Decision},
         event::{
             Body, CommitReady, Committed, Entity, Event, GatePassed, GatingStarted, PolicyAcked,
-            PolicyAttached, PolicyCancelled, PolicyFailed, Recorded,
+            PolicyAttached, PolicyCancelled, PolicyDismissed, PolicyFailed, Recorded,
         },
         gate::GateResult,
         ids::PolicyId,
@@ -89,6 +89,8 @@ fn transition(policy: &mut Policy, body: &Body, recorded: &Recorded) -> Result<(
             policy.reason = Some("cancelled".to_owned());
             policy.because.clone_from(&e.because);
         }
+        // It stays what it is: nobody is asked about it any more.
+        (Blocked, Body::PolicyDismissed(_)) if !policy.dismissed => policy.dismissed = true,
         (Watching | Gating | AwaitingAck | Committing | Done | Blocked | Cancelled, _) => {
             return Err(());
         }
@@ -194,6 +196,7 @@ fn attached(id: &PolicyId, recorded: &Recorded, spec: &PolicySpec) -> Policy {
         regates: 0,
         commit_sha: None,
         outcome: None,
+        dismissed: false,
         since: recorded.at,
         last: recorded.seq,
     }
@@ -445,6 +448,28 @@ pub(super) fn cancel(
             Err(refuse(Code::Committing, id, "it was approved and is being landed"))
         }
         Status::Done | Status::Blocked | Status::Cancelled => Err(terminal(&policy)),
+    }
+}
+
+/// Decides that nobody needs to be told of a blocked policy any more. `Ok(Some(seq))`: it was recorded before.
+pub(super) fn dismiss(
+    draft: &mut Draft,
+    id: &PolicyId,
+    because: Option<String>,
+) -> Result<Option<u64>, Refusal> {
+    let policy = load(draft, id)?;
+    match policy.status {
+        // Nothing happens to it after that.
+        Status::Blocked if policy.dismissed => Ok(Some(policy.last)),
+        Status::Blocked => {
+            emit(draft, &policy, PolicyDismissed { because }.into())?;
+            Ok(None)
+        }
+        Status::Done | Status::Cancelled => Err(terminal(&policy)),
+        Status::Watching | Status::Gating | Status::AwaitingAck | Status::Committing => {
+            let because = format!("the policy is {}, not blocked", policy.status.as_str());
+            Err(refuse(Code::NotBlocked, id, because))
+        }
     }
 }
 

@@ -71,6 +71,7 @@ pub(super) fn apply(
         | Body::PolicyAcked(_)
         | Body::Committed(_)
         | Body::PolicyCancelled(_)
+        | Body::PolicyDismissed(_)
         | Body::AckRefused(_) => return illegal("a session"),
     }
     remember(&mut session, body, recorded.seq);
@@ -130,6 +131,7 @@ fn key_of(body: &Body) -> Option<&String> {
         | Body::PolicyAcked(_)
         | Body::Committed(_)
         | Body::PolicyCancelled(_)
+        | Body::PolicyDismissed(_)
         | Body::AckRefused(_) => None,
     }
 }

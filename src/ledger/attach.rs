@@ -4,7 +4,8 @@
 //! policy is made of is fixed here: programs with their digests, the directory, the branch, the paths.
 
 use super::{
-    Ledger, LedgerError, Recording, adopt::require_label, gates::anchor, problems::Problems,
+    Ledger, LedgerError, Problem, Recording, adopt::require_label, gates::anchor,
+    problems::Problems,
 };
 use crate::{
     code::Code,
@@ -18,7 +19,9 @@ use crate::{
         wanted::Wanted,
     },
     limits,
-    store::{Worktree, protect::Protected, trusted::Trust},
+    store::{
+        Worktree, expand::LeftOut, protect::Protected, trusted::Trust, worktree_state::not_there,
+    },
     sys::clock,
 };
 use std::{
@@ -87,6 +90,8 @@ pub(super) struct Site {
 struct Checked {
     gates: Vec<(Gate, PathBuf)>,
     commit: Option<CommitSpec>,
+    /// Repositories that a directory stands for no part of.
+    left_out: Vec<LeftOut>,
 }
 
 impl Ledger {
@@ -104,10 +109,12 @@ impl Ledger {
         let mut problems = Problems::default();
         let site = problems.note("sessionId", self.session_site(session));
         let checked = self.check(ask, site.as_ref(), &mut problems);
-        let checked = problems.finish(checked)?;
+        let mut checked = problems.finish(checked)?;
+        let left_out = std::mem::take(&mut checked.left_out);
         let (policy, programs) = (clock::new_policy_id(), checked.programs());
         let spec = checked.into_spec(session, ask);
-        let recording = self.record(Input::PolicyAsked { policy: policy.clone(), spec, covers })?;
+        let input = Input::PolicyAsked { policy: policy.clone(), spec, covers };
+        let recording = Recording { left_out, ..self.record(input)? };
         self.keep_programs(&policy, &programs);
         Ok((policy, recording))
     }
@@ -123,12 +130,16 @@ impl Ledger {
             problems.say(Code::NoPaths, "commit.paths", "there is nothing to commit");
         }
         let checked = self.check(ask, here.as_ref().map(|(site, _)| site), &mut problems);
-        let (checked, (_, started)) = problems.finish(checked.zip(here))?;
+        if let (Some(checked), Some((site, _))) = (&checked, &here) {
+            require_there(checked, site, &mut problems);
+        }
+        let (mut checked, (_, started)) = problems.finish(checked.zip(here))?;
+        let left_out = std::mem::take(&mut checked.left_out);
         let (session, policy) = (clock::new_session_id(), clock::new_policy_id());
         let programs = checked.programs();
         let spec = checked.into_spec(&session, ask);
         let input = Input::CommitAsked { session, started, policy: policy.clone(), spec };
-        let recording = self.record(input)?;
+        let recording = Recording { left_out, ..self.record(input)? };
         self.keep_programs(&policy, &programs);
         Ok((policy, recording))
     }
@@ -162,12 +173,13 @@ impl Ledger {
         check_end(ask, problems);
         let by_rules = !ask.gates.is_empty() || ask.commit.is_some();
         let trust = if by_rules { problems.note("worktree", self.trust()) } else { None };
-        let commit = ask
-            .commit
-            .as_ref()
-            .map(|commit| self.commit_spec(commit, site, trust.as_ref(), problems));
+        let mut left_out = Vec::new();
+        let commit = ask.commit.as_ref().map(|commit| {
+            self.commit_spec(commit, (site, trust.as_ref()), problems, &mut left_out)
+        });
         let gates = self.check_gates(ask, site, trust.as_ref(), problems);
-        Some(Checked { gates: gates?, commit: commit.map_or(Some(None), |c| c.map(Some))? })
+        let commit = commit.map_or(Some(None), |c| c.map(Some))?;
+        Some(Checked { gates: gates?, commit, left_out })
     }
 
     fn check_gates(
@@ -223,6 +235,22 @@ impl Checked {
             on_stale: ask.on_stale.unwrap_or_default(),
             expires: ask.expires,
         }
+    }
+}
+
+/// Nobody is at work who could still make a file: what is nowhere is misspelt.
+fn require_there(checked: &Checked, site: &Site, problems: &mut Problems) {
+    let few = |c: &&CommitSpec| c.paths.len() <= limits::PATHS_PER_POLICY;
+    let Some(commit) = checked.commit.as_ref().filter(few) else { return };
+    let missing = not_there(&site.repo, &commit.paths).map_err(LedgerError::from);
+    for path in problems.note("commit.paths", missing).unwrap_or_default() {
+        let hint = "check the spelling: --path counts from where you stand".to_owned();
+        problems.add(Problem {
+            code: Code::NoSuchPath,
+            field: format!("commit.paths: {path}"),
+            why: format!("'{path}' neither exists nor is tracked"),
+            hint: Some(hint),
+        });
     }
 }
 

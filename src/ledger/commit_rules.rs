@@ -4,8 +4,8 @@
 //! before the gate (paths, operations in progress) is judged again by the candidate and the landing.
 
 use super::{
-    CommitAsk, Ledger, LedgerError, ack::SESSION_VARIABLE, ack_rules::AckRules, attach::Site,
-    gates::settings_error, problems::Problems,
+    CommitAsk, Ledger, LedgerError, Problem, ack::SESSION_VARIABLE, ack_rules::AckRules,
+    attach::Site, gates::settings_error, problems::Problems,
 };
 use crate::{
     code::Code,
@@ -17,7 +17,7 @@ use crate::{
     sign::choose::SignersInForce,
     store::{
         candidate::message,
-        expand::{ExpandError, expand},
+        expand::{ExpandError, Expanded, LeftOut, expand},
         git::Git,
         identity,
         paths::{self, Allow, PathProblem},
@@ -44,9 +44,9 @@ impl Ledger {
     pub(super) fn commit_spec(
         &self,
         ask: &CommitAsk,
-        site: Option<&Site>,
-        trust: Option<&Trust>,
+        (site, trust): (Option<&Site>, Option<&Trust>),
         problems: &mut Problems,
+        left_out: &mut Vec<LeftOut>,
     ) -> Option<CommitSpec> {
         if ask.paths.is_empty() {
             problems.say(Code::NoPaths, PATHS, "a commit policy lists the files it commits");
@@ -54,7 +54,7 @@ impl Ledger {
         let message = check_message(&ask.message, problems);
         let site = site?;
         let branch = check_worktree(site, problems);
-        let paths = self.check_paths(ask, site, problems);
+        let paths = self.check_paths(ask, site, problems, left_out);
         let rules = trust.and_then(|trust| {
             let refused = self.check_ack(ask, &paths, (site, trust));
             problems.note(ACK, refused);
@@ -73,7 +73,13 @@ impl Ledger {
         })
     }
 
-    fn check_paths(&self, ask: &CommitAsk, site: &Site, problems: &mut Problems) -> Vec<RepoPath> {
+    fn check_paths(
+        &self,
+        ask: &CommitAsk,
+        site: &Site,
+        problems: &mut Problems,
+        left_out: &mut Vec<LeftOut>,
+    ) -> Vec<RepoPath> {
         let (mut good, mut seen) = (Vec::new(), HashSet::new());
         for typed in &ask.paths {
             match self.resolve_path(directory_or_file(typed, ask.recursive), site) {
@@ -85,8 +91,9 @@ impl Ledger {
         let allow = Allow { ignored: ask.force_ignored, submodules: ask.allow_submodule };
         if ask.recursive {
             let expanded = problems.note(PATHS, self.expanded(site, &good, allow));
-            let (listed, empty) = expanded.unwrap_or_default();
+            let Expanded { listed, empty, left_out: out } = expanded.unwrap_or_default();
             empty.iter().for_each(|bad| say_path(problems, bad));
+            left_out.extend(out);
             good = listed;
         }
         if good.len() > limits::PATHS_PER_POLICY {
@@ -107,7 +114,7 @@ impl Ledger {
         site: &Site,
         paths: &[RepoPath],
         allow: Allow,
-    ) -> Result<(Vec<RepoPath>, Vec<PathProblem>), LedgerError> {
+    ) -> Result<Expanded, LedgerError> {
         let refused = |e: ExpandError| LedgerError::refused(e.code(), "--recursive", e.to_string());
         let git = Git::new(&self.env, &site.worktree).map_err(ExpandError::from);
         git.and_then(|git| expand(&site.repo, &git, paths, allow)).map_err(refused)
@@ -120,11 +127,8 @@ impl Ledger {
         if !elsewhere || typed.as_bytes().starts_with(b"/") {
             return paths::from_typed(typed, self.env.cwd(), &site.worktree.top);
         }
-        RepoPath::resolve(&location.prefix, typed.as_bytes()).map_err(|bad| PathProblem {
-            path: typed.as_bytes().to_vec(),
-            code: paths::bad_path_code(bad),
-            why: bad.to_string(),
-        })
+        RepoPath::resolve(&location.prefix, typed.as_bytes())
+            .map_err(|bad| PathProblem::of(typed.as_bytes(), bad))
     }
 
     /// The rules about answers, when enough keys are left to meet them.
@@ -192,13 +196,20 @@ impl Ledger {
 /// With `--recursive` a slash at the end says what is meant anyway.
 fn directory_or_file(typed: &OsStr, recursive: bool) -> &OsStr {
     let bytes = typed.as_bytes();
-    let end = bytes.iter().rposition(|b| *b != b'/').map_or(bytes.len(), |at| at + 1);
+    let mut end = bytes.iter().rposition(|b| *b != b'/').map_or(bytes.len(), |at| at + 1);
+    while let Some(shorter) = bytes[..end].strip_suffix(b"/.") {
+        end = shorter.iter().rposition(|b| *b != b'/').map_or(end, |at| at + 1);
+        if shorter.is_empty() {
+            break;
+        }
+    }
     if recursive { OsStr::from_bytes(&bytes[..end]) } else { typed }
 }
 
 fn say_path(problems: &mut Problems, bad: &PathProblem) {
     let field = format!("{PATHS}: {}", quoted(&bad.path));
-    problems.say(bad.code, &field, bad.to_string());
+    let hint = bad.hint.map(str::to_owned);
+    problems.add(Problem { code: bad.code, field, why: bad.to_string(), hint });
 }
 
 fn check_message(raw: &[u8], problems: &mut Problems) -> Option<String> {
@@ -241,7 +252,8 @@ fn check_head(repo: &gix::Repository, problems: &mut Problems) -> Option<String>
     match problems.note(WORKTREE, head(repo).map_err(LedgerError::from))? {
         Head::Branch { name, .. } => Some(name),
         Head::Unborn { name } => {
-            let why = format!("{name} has no commit yet");
+            let why =
+                format!("{name} has no commit yet: there is nothing a candidate could stand on");
             problems.say(Code::NoCommitsYet, WORKTREE, why);
             None
         }

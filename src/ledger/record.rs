@@ -12,7 +12,7 @@ use crate::{
         oid::Oid,
     },
     engine::{Decision, ENGINE, Effect, Now, State, decide, step},
-    store::{AppendError, Batch, Entry, NewEntry, Place, Snapshot, Stamp},
+    store::{AppendError, Batch, Entry, NewEntry, Place, Snapshot, Stamp, expand::LeftOut},
     wire::message::{self, Beside, Mended},
 };
 
@@ -27,6 +27,8 @@ pub struct Recording {
     pub effects: Vec<Effect>,
     /// The entities touched, as they are now.
     pub state: State,
+    /// Repositories that no part of a directory's list stands for; of an attach with `--recursive` alone.
+    pub left_out: Vec<LeftOut>,
 }
 
 /// What is true at the instant of deciding, under the lock.
@@ -88,6 +90,7 @@ impl Ledger {
             already: made.already,
             effects: made.effects,
             state: made.state,
+            left_out: vec![],
         })
     }
 
@@ -201,6 +204,7 @@ fn touches(input: &Input) -> Vec<Entity> {
         | Input::TipMoved { policy, .. }
         | Input::TimeUp { policy }
         | Input::LandingImpossible { policy, .. }
-        | Input::CancelAsked { policy, .. } => vec![Entity::Policy(policy.clone())],
+        | Input::CancelAsked { policy, .. }
+        | Input::DismissAsked { policy, .. } => vec![Entity::Policy(policy.clone())],
     }
 }

@@ -21,9 +21,11 @@ use crate::{
     sign::choose::{SignersInForce, SignersInForceError},
     store::{
         candidate::change_kind,
+        hooks::post_commit_hook,
         object::Kind,
         tree::{self, Mode},
         trusted::Rules,
+        worktree_state::{Head, head},
     },
 };
 use std::collections::BTreeMap;
@@ -59,6 +61,8 @@ pub struct Review {
     pub exclude: Vec<String>,
     /// Whose answer counts; why nobody's does.
     pub signers: Result<SignersSeen, SignersInForceError>,
+    /// The `post-commit` hooks that run once it has landed, one for each place that has one; for people.
+    pub afterwards: Vec<String>,
 }
 
 /// One path of a candidate.
@@ -120,6 +124,7 @@ impl Ledger {
                 Rules::Accepted { .. } | Rules::NeverAccepted { .. } => false,
             },
             touches_rules: changes.iter().any(|c| c.path.is_rule()),
+            afterwards: self.afterwards(&branch)?,
             policy,
             candidate,
             branch,
@@ -128,6 +133,18 @@ impl Ledger {
             changes,
             signers,
         })
+    }
+
+    /// Where the branch is checked out, its landing runs the hook as a commit by hand would.
+    fn afterwards(&self, branch: &str) -> Result<Vec<String>, LedgerError> {
+        let mut found = Vec::new();
+        for worktree in self.store.location().worktrees()? {
+            let repo = self.repo_in(&worktree)?;
+            let here = matches!(head(&repo)?, Head::Branch { ref name, .. } if name == branch);
+            let hook = if here { post_commit_hook(&repo)? } else { None };
+            found.extend(hook.map(|hook| hook.at).filter(|at| !found.contains(at)));
+        }
+        Ok(found)
     }
 
     fn moved(&self, branch: &str, candidate: &Candidate) -> Result<Option<String>, LedgerError> {

@@ -182,6 +182,7 @@ fn verdict_of(body: &Body) -> Option<Verdict> {
         | Body::PolicyAcked(_)
         | Body::Committed(_)
         | Body::PolicyCancelled(_)
+        | Body::PolicyDismissed(_)
         | Body::AckRefused(_) => None,
     }
 }
@@ -308,6 +309,7 @@ fn body_of(kind: Kind, data: Value) -> Result<Body, serde_json::Error> {
         Kind::PolicyAcked => Body::PolicyAcked(serde_json::from_value(data)?),
         Kind::Committed => Body::Committed(serde_json::from_value(data)?),
         Kind::PolicyCancelled => Body::PolicyCancelled(serde_json::from_value(data)?),
+        Kind::PolicyDismissed => Body::PolicyDismissed(serde_json::from_value(data)?),
         Kind::AckRefused => Body::AckRefused(serde_json::from_value(data)?),
     })
 }

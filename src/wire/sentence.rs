@@ -47,6 +47,10 @@ pub fn sentence(body: &Body) -> String {
         Body::PolicyAcked(e) => acked(&e.ack),
         Body::Committed(e) => format!("{} is on {}", e.commit, e.branch),
         Body::PolicyCancelled(_) => "cancelled".to_owned(),
+        Body::PolicyDismissed(e) => match &e.because {
+            Some(because) => format!("dismissed: {because}"),
+            None => "dismissed".to_owned(),
+        },
         Body::AckRefused(e) => format!("{}: {}", e.outcome, e.because),
     })
 }

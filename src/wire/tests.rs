@@ -58,6 +58,7 @@ fn every_optional_part_of_an_event_is_in_some_file() {
         ("policy-passed", "voided outcome notedOn"),
         ("policy-failed", "because results voided notedOn"),
         ("policy-cancelled", "because"),
+        ("policy-dismissed", "because"),
         ("policy-gating.again", "because"),
         ("policy-acked.one-of-two", "quorum"),
     ];
@@ -103,6 +104,7 @@ fn every_document_reads_and_writes_as_it_did() {
         "policy-awaiting-ack",
         "policy-awaiting-ack.regated",
         "policy-blocked",
+        "policy-blocked.dismissed",
         "policy-committed",
         "policy-watching",
         "policy-watching.let-through",

@@ -92,7 +92,8 @@ fn noticed(kind: &str, paths: &[&str]) -> Vec<(String, String)> {
 #[track_caller]
 fn refused(env: &TestEnv, paths: &[&str], codes: &[&str]) -> Value {
     let before = env.snapshot();
-    let out = env.commit(paths, &["true"]).exits(6);
+    let exit = if codes == ["no-such-path"] { 2 } else { 6 };
+    let out = env.commit(paths, &["true"]).exits(exit);
     before.assert_same(&env.snapshot(), "a refused commit");
     let error: Value = serde_json::from_slice(&out.stderr).unwrap();
     let details = error["error"]["details"].as_array().into_iter().flatten();
@@ -271,11 +272,17 @@ fn case_061_what_cannot_be_committed_is_named_and_nothing_else_is_either() {
     refused(&env, &all, &["path-special-file", "path-ignored", "path-special-file"]);
     env.git(&["sparse-checkout", "set", "--cone", "in"]);
     refused(&env, &["q", "out/x"], &["path-outside-sparse-checkout"]);
-    // The agent may still make it; when the gate starts it has to be there.
+    // Nobody is at work who could still make it.
+    refused(&env, &["q", "nosuch"], &["no-such-path"]);
+    // An agent may; when the gate starts it has to be there.
     let before = env.git(&["rev-parse", "main"]);
-    let blocked = env.commit(&["q", "nosuch"], &["true"]).exits(2).json();
-    assert_eq!(text(&blocked, "reason"), "no-such-path");
-    assert_eq!(notices(&blocked), noticed("not-there", &["nosuch"]));
+    let session = env.adopt("s");
+    let args = ["attach", &session, "--path", "nosuch", "-m", "m", "--json", "--", "true"];
+    let attached = env.ap(&args).exits(0).json();
+    assert_eq!(notices(&attached), noticed("not-there", &["nosuch"]));
+    let policy = text(&attached, "policyId");
+    env.turn_end(&session, &policy).exits(1);
+    assert_eq!(text(&env.policy(&policy), "reason"), "no-such-path");
     assert_eq!(env.git(&["rev-parse", "main"]), before);
     assert_eq!(env.git(&["diff", "--cached", "--name-only"]), "");
 }

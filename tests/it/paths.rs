@@ -55,13 +55,25 @@ fn a_directory_stands_for_what_git_add_would_add_of_it() {
     assert_eq!(policy["paths"], json!(["d/changed", "d/e/new -> x", "d/gone"]));
     assert_eq!(env.paths_of("main"), ["d/changed", "d/e/new -> x", "d/gone"]);
     assert_eq!(env.git(&["status", "--porcelain"]), "?? d/inner/\n?? other/y");
+    let inner = "'d/inner' is a repository of its own and left out, with all that is in it";
+    let left = json!([{ "kind": "left-out", "path": "d/inner", "text": inner }]);
+    assert_eq!(policy["notices"], left);
     // From where one stands, and nothing of it is left.
     let dir = env.repo().join("d/e");
     let args = ["commit", "--json", "--no-ack", "-m", "m", "--recursive", "--path", ".."];
     let out = env.ap_in(&dir, &[&args[..], &["--", "true"]].concat()).exits(6);
     assert_eq!(code(&out), "nothing-to-add");
     // The top is no path, with the flag or without.
-    assert_eq!(code(&commit(&env, &["--recursive", "--path", "."]).exits(6)), "path-is-directory");
+    for flags in [&["--recursive", "--path", "."][..], &["--path", "./"]] {
+        let out = commit(&env, flags).exits(6);
+        assert_eq!(code(&out), "path-is-directory");
+        let told: serde_json::Value = serde_json::from_slice(&out.stderr).unwrap();
+        let hint = "name the files and directories in it that you mean";
+        assert_eq!(told["error"]["hint"], hint, "--recursive would be refused as well: {out}");
+    }
+    // Nothing but a repository of its own: it is named.
+    let out = commit(&env, &["--recursive", "--path", "d/."]).exits(6);
+    assert!(out.err().contains("'d/inner' in it is a repository of its own"), "{out}");
 }
 
 #[test]

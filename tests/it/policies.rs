@@ -385,7 +385,11 @@ fn status_tells_of_what_is_blocked_until_somebody_goes_on() {
     env.ap(&["session", "report", &session, "turn-end"]).exits(0);
     assert_eq!(blocked(&env), ["one", "two"], "side by side, neither replaces the other");
     env.attach(&session, &["--label", "three", "--next-turn", "--", "true"]);
-    assert_eq!(blocked(&env), [""; 0], "somebody went on in that session");
+    assert_eq!(blocked(&env), ["one", "two"], "another gate in that session answers nothing");
+    env.attach(&session, &["--label", "two", "--next-turn", "--", "true"]);
+    assert_eq!(blocked(&env), ["one"], "two was asked for again by its name");
+    env.attach(&session, &["--next-turn", "--", "false"]);
+    assert_eq!(blocked(&env), [""; 0], "one was asked for again by its gate");
 
     for (label, path) in [("four", "a.txt"), ("five", "b.txt")] {
         env.write(path, label);
@@ -406,6 +410,58 @@ fn status_tells_of_what_is_blocked_until_somebody_goes_on() {
     env.git(&["switch", "-q", "-c", "other"]);
     env.commit(&["b.txt"], &["true"]).exits(0);
     assert_eq!(blocked(&env), ["five", "six"], "the same path of another branch");
+}
+
+#[test]
+fn what_is_red_stays_in_status_until_all_its_files_are_asked_for_again() {
+    let env = TestEnv::new();
+    let session = env.adopt("s");
+    for path in ["a.txt", "b.txt", "c.txt"] {
+        env.write(path, "new");
+    }
+    let attach = |label: &str, paths: &[&str], gate: &str| {
+        let paths = paths.iter().flat_map(|path| ["--path", path]);
+        let args = ["--label", label, "--next-turn", "-m", "m"].into_iter().chain(paths);
+        env.attach(&session, &args.chain(["--", gate]).collect::<Vec<_>>());
+        env.ap(&["session", "report", &session, "turn-end"]).exits(0);
+    };
+    attach("red", &["a.txt", "b.txt"], "false");
+    attach("other", &["c.txt"], "true");
+    let other = ["commit", "--path", "c.txt", "-m", "m", "--", "true"];
+    env.ap(&other).exits(5);
+    assert_eq!(blocked(&env), ["red"], "other files, in its session and elsewhere");
+    attach("half", &["a.txt"], "true");
+    assert_eq!(blocked(&env), ["red"], "one of its two files");
+    attach("rest", &["b.txt"], "true");
+    assert_eq!(blocked(&env), [""; 0], "each of its files was asked for again");
+}
+
+#[test]
+fn who_is_done_with_a_blocked_policy_says_so_and_the_journal_keeps_it() {
+    let env = TestEnv::new();
+    let session = env.adopt("s");
+    let policy =
+        env.attach(&session, &["--label", "typo", "--path", "tpyo.txt", "-m", "m", "--", "true"]);
+    env.ap(&["session", "report", &session, "turn-end"]).exits(0);
+    assert_eq!(blocked(&env), ["typo"]);
+    let way = format!("git agentproto policy dismiss {policy}");
+    let said = env.ap(&["policy", "show", "typo"]).exits(0).out();
+    assert!(said.contains(&format!("  or        {way}\n")), "{said}");
+    let said = env.ap(&["status"]).exits(0).out();
+    assert!(said.contains("to be done with one: git agentproto policy dismiss POLICY"), "{said}");
+
+    let dismiss = ["policy", "dismiss", "typo", "-m", "misspelt", "--json"];
+    let told = env.ap(&dismiss).exits(0).json();
+    assert_eq!((text(&told, "status"), &told["dismissed"]), ("blocked".into(), &json!(true)));
+    assert_eq!(told["nextStep"], Value::Null);
+    assert_eq!(blocked(&env), [""; 0]);
+    let events = env.kinds().len();
+    env.ap(&dismiss).exits(0);
+    assert_eq!(env.kinds().len(), events, "said twice, recorded once");
+    let log = env.ap(&["log", &policy]).exits(0).out();
+    assert!(log.contains("dismissed: misspelt"), "{log}");
+    env.ap(&["wait", &policy, "--timeout", "5s"]).exits(1);
+    env.ap(&["fsck"]).exits(0);
 }
 
 #[test]

@@ -52,7 +52,8 @@ impl Line {
             | Input::TipMoved { .. }
             | Input::TimeUp { .. }
             | Input::LandingImpossible { .. }
-            | Input::CancelAsked { .. } => Err("no event of a session alone".into()),
+            | Input::CancelAsked { .. }
+            | Input::DismissAsked { .. } => Err("no event of a session alone".into()),
         }
     }
 }

@@ -23,6 +23,7 @@ const POLICY: &str = "
     unknown       away         no-such-policy
     unknown       late         no-such-policy
     unknown       cancel       no-such-policy
+    unknown       dismiss      no-such-policy
     watching      gates        terminal
     watching      ack          not-awaiting
     watching      moved        terminal
@@ -30,6 +31,7 @@ const POLICY: &str = "
     watching      away         terminal
     watching      late         policy:failed
     watching      cancel       policy:cancelled
+    watching      dismiss      not-blocked
     gating        gates        policy:passed+policy:commit-ready
     gating        ack          not-awaiting
     gating        moved        terminal
@@ -37,6 +39,7 @@ const POLICY: &str = "
     gating        away         terminal
     gating        late         policy:failed
     gating        cancel       policy:cancelled
+    gating        dismiss      not-blocked
     awaiting-ack  gates        terminal
     awaiting-ack  ack          policy:acked
     awaiting-ack  moved        terminal
@@ -44,6 +47,7 @@ const POLICY: &str = "
     awaiting-ack  away         policy:gating
     awaiting-ack  late         policy:failed
     awaiting-ack  cancel       policy:cancelled
+    awaiting-ack  dismiss      not-blocked
     committing    gates        terminal
     committing    ack          not-awaiting
     committing    moved        policy:committed
@@ -51,6 +55,7 @@ const POLICY: &str = "
     committing    away         policy:gating
     committing    late         policy:failed
     committing    cancel       committing
+    committing    dismiss      not-blocked
     done          gates        terminal
     done          ack          terminal
     done          moved        terminal
@@ -58,6 +63,7 @@ const POLICY: &str = "
     done          away         terminal
     done          late         terminal
     done          cancel       terminal
+    done          dismiss      terminal
     blocked       gates        terminal
     blocked       ack          terminal
     blocked       moved        terminal
@@ -65,6 +71,7 @@ const POLICY: &str = "
     blocked       away         terminal
     blocked       late         terminal
     blocked       cancel       terminal
+    blocked       dismiss      policy:dismissed
     cancelled     gates        terminal
     cancelled     ack          terminal
     cancelled     moved        terminal
@@ -72,6 +79,7 @@ const POLICY: &str = "
     cancelled     away         terminal
     cancelled     late         terminal
     cancelled     cancel       terminal
+    cancelled     dismiss      terminal
 ";
 
 const SESSION: &str = "
@@ -150,6 +158,7 @@ fn policy_input(word: &str) -> Input {
         "away" => Input::TipMoved { policy, tip: Some(oid(0xee)) },
         "late" => Input::TimeUp { policy },
         "cancel" => Input::CancelAsked { policy, because: None },
+        "dismiss" => Input::DismissAsked { policy, because: None },
         other => panic!("no input {other}"),
     }
 }
@@ -200,7 +209,7 @@ fn session_in(state: &str) -> World {
 #[test]
 fn every_policy_state_against_every_input() {
     let rows = rows(POLICY);
-    assert_eq!(rows.len(), (Status::ALL.len() + 1) * 7);
+    assert_eq!(rows.len(), (Status::ALL.len() + 1) * 8);
     for [state, word, expected] in rows {
         let mut world = policy_in(state);
         if word == "late" {
@@ -234,6 +243,18 @@ fn a_refusal_names_whom_it_concerns_and_why() {
     let refusal = crate::engine::decide(&policy_in("committing").state, input, now).unwrap_err();
     let said = format!("{}: it was approved and is being landed", pol(1));
     assert_eq!((refusal.code, refusal.to_string()), (Code::Committing, said));
+}
+
+#[test]
+fn what_is_dismissed_stays_blocked_and_is_dismissed_once() {
+    let mut world = policy_in("blocked");
+    let dismiss = || Input::DismissAsked { policy: pol(1), because: Some("seen".into()) };
+    world.ask(dismiss()).unwrap();
+    let dismissed = world.state.policies[&pol(1)].clone();
+    assert_eq!((dismissed.status, dismissed.dismissed), (Status::Blocked, true));
+    let now = crate::engine::Now { at: at(70), next_seq: world.last_seq() + 1 };
+    let again = crate::engine::decide(&world.state, dismiss(), now);
+    assert_eq!(again, Ok(crate::engine::Decision::Already(world.last_seq())));
 }
 
 #[test]

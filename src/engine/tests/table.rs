@@ -9,7 +9,7 @@ use crate::{
         event::{
             AckRefused, Body, CommandDone, CommitReady, Committed, Entity, Event, GatePassed,
             GatingStarted, InputAnswered, InputAwaited, Kind, PolicyAcked, PolicyAttached,
-            PolicyCancelled, PolicyFailed, SessionExited, TurnEnded, TurnStarted,
+            PolicyCancelled, PolicyDismissed, PolicyFailed, SessionExited, TurnEnded, TurnStarted,
         },
         gate::Verdict,
         input::Report,
@@ -38,6 +38,7 @@ const POLICY: &str = "
     committing    policy:gating        gating
     committing    policy:committed     done
     committing    policy:failed        blocked
+    blocked       policy:dismissed     blocked
 ";
 
 const POLICY_STATES: [&str; 9] = [
@@ -107,6 +108,7 @@ fn body(kind: Kind, turn: u64, attempt: u32) -> Body {
         Kind::PolicyAcked => acked(Decision::Approve).into(),
         Kind::Committed => landed().into(),
         Kind::PolicyCancelled => PolicyCancelled { because: None }.into(),
+        Kind::PolicyDismissed => PolicyDismissed { because: None }.into(),
         Kind::AckRefused => {
             let (outcome, because) = (AckOutcome::Expired, String::new());
             AckRefused { outcome, because, line: "x".into() }.into()

@@ -1,7 +1,7 @@
 //! A directory as what `git add` would add of it now.
 //!
 //! Contract: reads only. git itself is asked, so that its ignore rules, its idea of a change and its look at racy
-//! times count; what lies in a repository of its own is left out. The answer is a list of files, fixed when it is
+//! times count; a repository inside is left out by name. The answer is a list of files, fixed when it is
 //! given: what comes into the directory later is not in it.
 
 use crate::store::{
@@ -43,8 +43,28 @@ impl ExpandError {
     }
 }
 
-/// The paths with each directory replaced by the files of it that git would add, and the directories of which it
-/// would add none. What is no directory stays as it is.
+/// What directories stand for.
+#[derive(Debug, Default)]
+pub struct Expanded {
+    /// Every file, in path order, and what was no directory as it was.
+    pub listed: Vec<RepoPath>,
+    /// Directories of which git would add nothing.
+    pub empty: Vec<PathProblem>,
+    /// What lies in them and is no part of it, in path order.
+    pub left_out: Vec<LeftOut>,
+}
+
+/// A repository below a directory that is no part of what the directory stands for.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct LeftOut {
+    /// Where it is.
+    pub path: RepoPath,
+    /// git tracks it as a submodule.
+    pub is_submodule: bool,
+}
+
+/// The paths with each directory replaced by the files of it that git would add. What is no directory stays as it is;
+/// repositories inside are part of it only where submodules are let through.
 ///
 /// # Errors
 /// See [`ExpandError`].
@@ -53,7 +73,7 @@ pub fn expand(
     git: &Git,
     paths: &[RepoPath],
     allow: Allow,
-) -> Result<(Vec<RepoPath>, Vec<PathProblem>), ExpandError> {
+) -> Result<Expanded, ExpandError> {
     let top = &git.worktree().top;
     let root = Root::open(top).map_err(|source| StateError::Io { path: top.clone(), source })?;
     let (mut listed, mut directories) = (BTreeSet::new(), Vec::new());
@@ -64,22 +84,52 @@ pub fn expand(
             listed.insert(path.clone());
         }
     }
-    let mut found = BTreeSet::new();
+    let (mut found, mut left_out) = (BTreeSet::new(), BTreeSet::new());
     for some in directories.chunks(DIRECTORIES_PER_CALL) {
-        found.extend(would_add(git, some, allow)?);
+        for (path, repository) in would_add(git, some, allow)? {
+            let is_submodule = is_gitlink(repo, &path)?;
+            if !allow.submodules && (repository || is_submodule) {
+                left_out.insert(LeftOut { path, is_submodule });
+            } else {
+                found.insert(path);
+            }
+        }
     }
     let nothing = |dir: &&&RepoPath| {
         let inside = |p: &RepoPath| p == **dir || is_below(p.as_bytes(), dir.as_bytes());
         !found.iter().any(inside)
     };
-    let problem = |dir: &&RepoPath| PathProblem {
-        path: dir.as_bytes().to_vec(),
-        code: Code::NothingToAdd,
-        why: "git would add nothing of it".to_owned(),
+    let problem = |dir: &&RepoPath| {
+        let inside = left_out.iter().find(|out| is_below(out.path.as_bytes(), dir.as_bytes()));
+        let why = match inside {
+            Some(LeftOut { path, .. }) => {
+                format!(
+                    "git would add nothing of it, and '{path}' in it is a repository of its own"
+                )
+            }
+            None => "git would add nothing of it".to_owned(),
+        };
+        let path = dir.as_bytes().to_vec();
+        PathProblem { path, code: Code::NothingToAdd, why, hint: None }
     };
     let empty = directories.iter().filter(nothing).map(problem).collect();
     listed.extend(found);
-    Ok((listed.into_iter().collect(), empty))
+    let (listed, left_out) = (listed.into_iter().collect(), left_out.into_iter().collect());
+    Ok(Expanded { listed, empty, left_out })
+}
+
+/// Tracked as a submodule, in the index or in `HEAD`.
+fn is_gitlink(repo: &gix::Repository, path: &RepoPath) -> Result<bool, StateError> {
+    if let Some(index) = open_index(repo)?
+        && let Some(range) = index.entry_range(path.as_bytes().as_bstr())
+    {
+        let entry = index.entries().get(range.start);
+        return Ok(entry.is_some_and(|e| e.mode == gix::index::entry::Mode::COMMIT));
+    }
+    let Some(tree) = head_tree(repo)? else { return Ok(false) };
+    let found = tree.lookup_entry(path.names());
+    let found = found.map_err(|e| git_error("the tree of HEAD")(e.to_string()))?;
+    Ok(found.is_some_and(|e| e.mode().is_commit()))
 }
 
 fn is_below(path: &[u8], dir: &[u8]) -> bool {
@@ -103,12 +153,12 @@ fn is_directory(repo: &gix::Repository, root: &Root, path: &RepoPath) -> Result<
     Ok(found.is_some_and(|e| e.mode().is_tree()))
 }
 
+/// What git would add, each with whether it is a repository that git does not track.
 fn would_add(
     git: &Git,
     directories: &[&RepoPath],
     allow: Allow,
-) -> Result<Vec<RepoPath>, ExpandError> {
-    let submodules = if allow.submodules { "dirty" } else { "all" };
+) -> Result<Vec<(RepoPath, bool)>, ExpandError> {
     let mut args: Vec<OsString> = [
         "-c",
         "core.fsmonitor=false",
@@ -122,7 +172,7 @@ fn would_add(
     ]
     .map(OsString::from)
     .to_vec();
-    args.push(format!("--ignore-submodules={submodules}").into());
+    args.push("--ignore-submodules=dirty".into());
     args.extend(allow.ignored.then(|| "--ignored=traditional".into()));
     args.push("--".into());
     args.extend(directories.iter().map(|d| OsStr::from_bytes(d.as_bytes()).to_owned()));
@@ -137,14 +187,9 @@ fn would_add(
         if state == b"AD" {
             continue;
         }
-        match path.strip_suffix(b"/") {
-            // A repository of its own.
-            Some(_) if !allow.submodules => {}
-            Some(repository) => found.extend(RepoPath::new(repository).ok()),
-            None => {
-                found.push(RepoPath::new(path).map_err(|e| git_error("a path")(e.to_string()))?)
-            }
-        }
+        let (path, repository) = path.strip_suffix(b"/").map_or((path, false), |p| (p, true));
+        let path = RepoPath::new(path).map_err(|e| git_error("a path")(e.to_string()))?;
+        found.push((path, repository));
     }
     Ok(found)
 }
@@ -157,7 +202,8 @@ mod tests {
 
     fn expanded(repo: &Repo, paths: &[&str], allow: Allow) -> (Vec<String>, Vec<String>) {
         let paths: Vec<RepoPath> = paths.iter().map(path).collect();
-        let (listed, empty) = expand(&repo.gix(), &repo.program(), &paths, allow).unwrap();
+        let Expanded { listed, empty, .. } =
+            expand(&repo.gix(), &repo.program(), &paths, allow).unwrap();
         let names = listed.iter().map(ToString::to_string).collect();
         (names, empty.iter().map(ToString::to_string).collect())
     }
@@ -244,7 +290,16 @@ mod tests {
         repo.write("d/inner/file", b"1");
         let (listed, _) = expanded(&repo, &["d"], Allow::default());
         assert!(!listed.iter().any(|p| p.starts_with("d/inner")), "{listed:?}");
+        let dirs = [path("d")];
+        let left = |repo: &Repo| {
+            expand(&repo.gix(), &repo.program(), &dirs, Allow::default()).unwrap().left_out
+        };
+        let inner = |is_submodule| [LeftOut { path: path("d/inner"), is_submodule }];
+        assert_eq!(left(&repo), inner(false));
         let (listed, _) = expanded(&repo, &["d"], Allow { ignored: false, submodules: true });
         assert!(listed.contains(&"d/inner".to_owned()), "{listed:?}");
+        repo.git(&["-C", "d/inner", "commit", "-q", "--allow-empty", "-m", "1"]);
+        repo.git(&["-c", "advice.addEmbeddedRepo=false", "add", "d/inner"]);
+        assert_eq!(left(&repo), inner(true));
     }
 }

@@ -29,7 +29,7 @@ pub const COMMIT_HOOKS: [&str; 3] = ["pre-commit", "prepare-commit-msg", "commit
 /// A hook that git would run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Hook {
-    /// One of [`COMMIT_HOOKS`].
+    /// One of [`COMMIT_HOOKS`], or `post-commit`.
     pub name: &'static str,
     /// The file, or the setting that names it; for people.
     pub at: String,
@@ -45,6 +45,15 @@ pub fn commit_hooks(repo: &gix::Repository) -> Result<Vec<Hook>, StateError> {
         found.extend(effective_hook(repo, name)?.map(|at| Hook { name, at }));
     }
     Ok(found)
+}
+
+/// The hook that runs once a commit is made, and cannot undo it.
+///
+/// # Errors
+/// As [`commit_hooks`].
+pub fn post_commit_hook(repo: &gix::Repository) -> Result<Option<Hook>, StateError> {
+    let name = "post-commit";
+    Ok(effective_hook(repo, name)?.map(|at| Hook { name, at }))
 }
 
 fn effective_hook(repo: &gix::Repository, name: &str) -> Result<Option<String>, StateError> {

@@ -41,6 +41,18 @@ pub struct PathProblem {
     pub code: Code,
     /// The sentence.
     pub why: String,
+    /// What to do, where it is not what the code says.
+    pub hint: Option<&'static str>,
+}
+
+impl PathProblem {
+    /// A path refused for its characters alone, as it was typed.
+    #[must_use]
+    pub fn of(typed: &[u8], bad: BadPath) -> Self {
+        let hint =
+            (bad == BadPath::Top).then_some("name the files and directories in it that you mean");
+        Self { path: typed.to_vec(), code: bad_path_code(bad), why: bad.to_string(), hint }
+    }
 }
 
 /// The code of a path refused for its characters alone.
@@ -48,7 +60,7 @@ pub struct PathProblem {
 pub fn bad_path_code(bad: BadPath) -> Code {
     match bad {
         BadPath::Empty => Code::PathEmpty,
-        BadPath::Directory => Code::PathIsDirectory,
+        BadPath::Directory | BadPath::Top => Code::PathIsDirectory,
         BadPath::Outside => Code::PathOutside,
         BadPath::GitDir => Code::PathInGitDir,
         BadPath::Nul => Code::PathHasNul,
@@ -65,7 +77,7 @@ pub fn from_typed(typed: &OsStr, cwd: &Path, top: &Path) -> Result<RepoPath, Pat
     let bytes = typed.as_bytes();
     let resolved = if bytes.starts_with(b"/") {
         relative_to_top(bytes, top).ok_or(BadPath::Outside).and_then(|below| {
-            if below.is_empty() { Err(BadPath::Directory) } else { RepoPath::resolve(b"", &below) }
+            if below.is_empty() { Err(BadPath::Top) } else { RepoPath::resolve(b"", &below) }
         })
     } else {
         match files::real(cwd) {
@@ -76,11 +88,7 @@ pub fn from_typed(typed: &OsStr, cwd: &Path, top: &Path) -> Result<RepoPath, Pat
             Err(_) => Err(BadPath::Outside),
         }
     };
-    resolved.map_err(|bad| PathProblem {
-        path: bytes.to_vec(),
-        code: bad_path_code(bad),
-        why: bad.to_string(),
-    })
+    resolved.map_err(|bad| PathProblem::of(bytes, bad))
 }
 
 /// The part of an absolute path below `top`: the longest ancestor that really is `top` decides.
@@ -121,7 +129,7 @@ pub fn check(
     let mut problems = Vec::new();
     for path in paths {
         if let Some((code, why)) = judge.path(path)? {
-            problems.push(PathProblem { path: path.as_bytes().to_vec(), code, why });
+            problems.push(PathProblem { path: path.as_bytes().to_vec(), code, why, hint: None });
         }
     }
     Ok(problems)

@@ -249,6 +249,19 @@ const SESSIONS: &[Row] = &[
         e.ap(&["policy", "cancel", &policy]).exits(0);
         run(["policy", "cancel", &policy])
     }),
+    row("terminal", 6, |e| {
+        let policy = e.awaiting("f.txt");
+        e.ap(&["policy", "cancel", &policy]).exits(0);
+        run(["policy", "dismiss", &policy])
+    }),
+    row("not-blocked", 6, |e| {
+        let policy = e.awaiting("f.txt");
+        run(["policy", "dismiss", &policy])
+    }),
+    row("person-only", 6, |e| {
+        let policy = e.awaiting("f.txt");
+        run(["policy", "dismiss", &policy]).var("AGENTPROTO_SESSION_ID", "ses_x")
+    }),
     row("turn-over", 6, |e| after_two_turns(e, &["turn-end", "--turn", "1"])),
     row("turn-gap", 6, |e| after_two_turns(e, &["turn-end", "--turn", "9"])),
     row("no-such-request", 6, |e| {
@@ -278,6 +291,8 @@ const ATTACH: &[Row] = &[
         attach(e, &["--", "true"])
     }),
     row("gate-required", 6, |e| attach(e, &["--then", "commit", "--path", "a.txt", "-m", "m"])),
+    row("gate-needs-shell", 6, |e| attach(e, &["--gate", "true && ls"])),
+    row("no-such-path", 2, |e| path(e, "nowhere.txt")),
     row("gate-not-found", 6, |e| {
         commit_allowlist(e, "{\"version\":1,\"commands\":[\"no-such-program\"]}");
         attach(e, &["--", "no-such-program"])
