@@ -77,10 +77,10 @@ codes! {
     Ambiguous "ambiguous" REFUSED "use an id";
 
     // the repository
-    NotARepository "not-a-repository" FATAL "run it inside a git repository";
+    NotARepository "not-a-repository" FATAL "run it inside a git repository, or name one with -C; git init makes one";
     NotOwned "foreign-owned-repository" FATAL "the repository belongs to another user; add it to safe.directory if you trust it";
     RefStorageUnsupported "ref-storage-unsupported" REFUSED "git refs migrate --ref-format=files, or update git-agentproto";
-    BareUnsupported "bare-unsupported" REFUSED "run it in a worktree of the repository";
+    BareUnsupported "bare-unsupported" REFUSED "run it in a worktree of the repository; git worktree add DIR BRANCH makes one";
     ShallowUnsupported "shallow-unsupported" REFUSED "fetch the whole history: git fetch --unshallow";
     PartialCloneUnsupported "partial-clone-unsupported" REFUSED "clone without --filter";
     RepositoryFormatUnsupported "repository-format-unsupported" REFUSED "update git-agentproto: this kind of repository is newer than it";
@@ -88,7 +88,7 @@ codes! {
     ObjectDirectoryUnsupported "object-directory-unsupported" REFUSED "unset GIT_OBJECT_DIRECTORY";
     NamespaceUnsupported "namespace-unsupported" REFUSED "unset GIT_NAMESPACE";
     Quarantine "quarantine" REFUSED "write again after the push is through";
-    NoCommitsYet "no-commits-yet" REFUSED "make the first commit with git, then try again";
+    NoCommitsYet "no-commits-yet" REFUSED "make the first commit with git: git commit; then try again";
     NewerFormat "newer-format" BROKEN "a newer version wrote this: update git-agentproto";
 
     // the store

@@ -9,7 +9,7 @@ use super::{
     error::CliError,
     review,
     settle::{Held, settle},
-    text::{shown, typed_duration},
+    text::{self, shown, typed_duration},
 };
 use crate::{
     code::{Code, exit},
@@ -188,7 +188,8 @@ fn ask_person(
             ),
         ));
     }
-    cx.screen(&review::render(cx, ledger, &review)?)?;
+    let screen = review::render(cx, ledger, &review)?;
+    cx.screen(&text::wrapped(&screen, text::columns_of_stderr(&cx.env)))?;
     let question = match decision {
         Decision::Approve => "Approve? [y/N/d=diff]",
         Decision::Reject => "Reject? [y/N/d=diff]",

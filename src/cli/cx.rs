@@ -58,6 +58,13 @@ impl Cx {
         Ok(ledger)
     }
 
+    /// The same for a look that changes nothing.
+    pub(super) fn ledger_to_look(&self) -> Result<Ledger, CliError> {
+        let ledger = Ledger::open_to_look(&self.env, ACTOR)?;
+        self.said.borrow_mut().push(ledger.store().said());
+        Ok(ledger)
+    }
+
     /// Says what the store had to tell while the command ran.
     pub(super) fn say_what_was_found(&self) {
         for said in self.said.borrow().iter() {
@@ -79,7 +86,7 @@ impl Cx {
 
     /// Answers: the object for programs, the text for people.
     pub(super) fn answer(&self, value: &Value, text: &str) -> Result<(), CliError> {
-        if self.json { self.line(value) } else { self.out(text) }
+        if self.json { self.line(value) } else { self.out(&text::wrapped(text, self.columns)) }
     }
 
     /// Narrates one line on stderr, for people only.
@@ -92,7 +99,8 @@ impl Cx {
     /// Says one line on stderr to people and programs alike.
     pub(super) fn say(&self, line: &str) {
         // Narration nobody can read is not worth a failure.
-        let _ = writeln!(io::stderr().lock(), "{}", shown(line));
+        let line = text::wrapped(&shown(line), text::columns_of_stderr(&self.env));
+        let _ = writeln!(io::stderr().lock(), "{line}");
     }
 
     /// Shows something on the terminal that a question follows; not an answer, so never on stdout.

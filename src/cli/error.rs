@@ -3,7 +3,7 @@
 //! Contract: as text one or two lines a problem on stderr; with `--json` one object on stderr and nothing on
 //! stdout. The exit code is that of the first problem. A closed pipe is no error: nobody is left to tell.
 
-use super::text::{ago, shown};
+use super::text::{ago, shown, wrapped};
 use crate::{
     code::Code,
     domain::time::Timestamp,
@@ -106,11 +106,12 @@ impl CliError {
     }
 
     /// Says it on stderr and gives the exit code.
-    pub(super) fn report(&self, json: bool) -> u8 {
+    pub(super) fn report(&self, json: bool, columns: Option<usize>) -> u8 {
         if self.closed_pipe {
             return CLOSED_PIPE_EXIT;
         }
-        let text = if json { format!("{}\n", self.to_json()) } else { self.to_text() };
+        let text =
+            if json { format!("{}\n", self.to_json()) } else { wrapped(&self.to_text(), columns) };
         // When stderr is gone as well, the exit code is all that is left to say it with.
         let _ = io::stderr().lock().write_all(text.as_bytes());
         self.code.exit()
@@ -247,7 +248,7 @@ mod tests {
     #[test]
     fn a_closed_pipe_is_not_told() {
         let broken = CliError::output(&io::Error::from(io::ErrorKind::BrokenPipe));
-        assert_eq!(broken.report(false), 141);
+        assert_eq!(broken.report(false, None), 141);
         let full = CliError::output(&io::Error::from(io::ErrorKind::StorageFull));
         assert_eq!(full.code, Code::Io);
         assert!(!full.closed_pipe, "a full device has to be told");

@@ -19,7 +19,7 @@ pub(super) struct FsckArgs {
     /// Put right what the journal proves; nothing that is damaged is deleted
     #[arg(long)]
     repair: bool,
-    /// With --repair: say what would be put right, and touch nothing of it
+    /// With --repair: say what would be put right, and change nothing
     #[arg(long, short = 'n', requires = "repair")]
     dry_run: bool,
 }
@@ -32,7 +32,7 @@ struct Applied {
 }
 
 pub(super) fn run(cx: &Cx, args: &FsckArgs) -> Result<u8, CliError> {
-    let ledger = cx.ledger_as_it_is()?;
+    let ledger = if args.dry_run { cx.ledger_to_look()? } else { cx.ledger_as_it_is()? };
     let mut report = fsck::fsck(&ledger)?;
     let mut applied = Vec::new();
     if args.repair && !args.dry_run {
@@ -112,14 +112,27 @@ fn text(report: &FsckReport, applied: &[Applied], args: &FsckArgs) -> String {
         }
     }
     text.extend(report.journals.iter().map(journal_line));
-    let (objects, refs, files) =
-        (report.healed_objects, report.healed_refs.len(), report.leftovers);
-    if objects > 0 || refs > 0 || files > 0 {
-        text.push_str(&format!(
-            "mended: {objects} objects, {refs} refs, {files} files left behind\n"
-        ));
-    }
+    text.push_str(&mended(report));
     text.push_str(if report.ok { "nothing is wrong\n" } else { "not all is well\n" });
+    text
+}
+
+/// What was put right before anything was looked at, as every command does.
+fn mended(report: &FsckReport) -> String {
+    let mut text = String::new();
+    for name in &report.healed_refs {
+        text.push_str(&format!("mended: {} is where the log says again\n", shown(name)));
+    }
+    let count = |n: u64, one: &str, many: &str| match n {
+        0 => String::new(),
+        1 => format!("mended: 1 {one}\n"),
+        n => format!("mended: {n} {many}\n"),
+    };
+    let objects =
+        ("object was written again from the log", "objects were written again from the log");
+    text.push_str(&count(report.healed_objects, objects.0, objects.1));
+    let files = ("file of a dead process was removed", "files of dead processes were removed");
+    text.push_str(&count(report.leftovers, files.0, files.1));
     text
 }
 
@@ -145,7 +158,7 @@ mod tests {
         };
         let mut report = FsckReport {
             healed_objects: 2,
-            healed_refs: vec![],
+            healed_refs: vec!["refs/x".into()],
             leftovers: 0,
             journals: vec![],
             findings: vec![finding],
@@ -156,10 +169,17 @@ mod tests {
             text(&report, &[], &PLAIN),
             "problem: pol_x: 1 of its lines is not in the note [store-unusable]\n  \
              --repair would make a packed-refs file without refs\n\
-             mended: 2 objects, 0 refs, 0 files left behind\nnot all is well\n"
+             mended: refs/x is where the log says again\n\
+             mended: 2 objects were written again from the log\nnot all is well\n"
         );
         assert_eq!(object(&report, &[], &PLAIN)["findings"][0]["severity"], "problem");
-        report = FsckReport { findings: vec![], healed_objects: 0, ok: true, ..report };
+        report = FsckReport {
+            findings: vec![],
+            healed_objects: 0,
+            healed_refs: vec![],
+            ok: true,
+            ..report
+        };
         assert_eq!(text(&report, &[], &PLAIN), "nothing is wrong\n");
     }
 

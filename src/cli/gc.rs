@@ -59,22 +59,22 @@ fn text(done: &Collected, dry_run: bool) -> String {
     };
     let mut text = String::new();
     if dry_run {
-        text.push_str("this would be done, and nothing is:\n");
+        text.push_str("a dry run, nothing is changed; what gc would do:\n");
     }
     text.push_str(&span("events", done.events));
     text.push_str(&span("segments", done.segments));
-    text.push_str(&span("packs", (before.packs, after.packs)));
-    text.push_str(&span("bytes in packs", (before.pack_bytes, after.pack_bytes)));
-    text.push_str(&span("frames in the log", (before.frames, after.frames)));
+    text.push_str(&span("packs of the journal", (before.packs, after.packs)));
+    text.push_str(&span("size of these packs in bytes", (before.pack_bytes, after.pack_bytes)));
+    text.push_str(&span("log entries not packed yet", (before.frames, after.frames)));
     for name in &done.refs {
-        text.push_str(&format!("gone: {}\n", shown(name)));
+        text.push_str(&format!("{}: {}\n", if dry_run { "would go" } else { "gone" }, shown(name)));
     }
     if let Some((segment, why)) = &done.stays {
         text.push_str(&format!("segment {segment} is old enough and stays: {}\n", because(why)));
     }
     let counts = [
         (done.logs, "logs of gate output removed"),
-        (done.packs_released, "packs left to git"),
+        (done.packs_released, "packs that git may repack again"),
         (done.runs, "dead runs cleared away"),
     ];
     for (count, what) in counts.iter().filter(|(count, _)| *count > 0) {
@@ -103,8 +103,9 @@ mod tests {
         };
         assert_eq!(
             text(&done, false),
-            "events: 70, now 20\nsegments: 7, now 2\npacks: 2\nbytes in packs: 900\n\
-             frames in the log: 3, now 0\ngone: refs/x\nlogs of gate output removed: 1\n"
+            "events: 70, now 20\nsegments: 7, now 2\npacks of the journal: 2\n\
+             size of these packs in bytes: 900\nlog entries not packed yet: 3, now 0\n\
+             gone: refs/x\nlogs of gate output removed: 1\n"
         );
         assert_eq!(object(&done, true)["events"]["after"], 20);
     }

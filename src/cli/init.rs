@@ -97,9 +97,14 @@ fn text(done: &InitDone, tense: Tense) -> String {
         };
         text.push_str(&format!("{mark}  {}\n", shown(what)));
     }
-    text.push_str(&format!("trusted ref: {}\n", shown(&done.trusted_ref)));
+    // Which ref is trusted is one of the steps.
     for proposal in &done.proposals {
         text.push_str(&format!("to allow a gate: git agentproto allow -- {}\n", shown(proposal)));
+    }
+    if done.proposals.is_empty() {
+        text.push_str(
+            "to allow a gate: git agentproto allow -- CMD; what is allowed: git agentproto allow\n",
+        );
     }
     text
 }
@@ -119,7 +124,7 @@ mod tests {
             signers: "/s".into(),
             proposals: vec!["cargo".into()],
         };
-        let tail = "kept   listed\\x1b\ntrusted ref: refs/heads/main\n\
+        let tail = "kept   listed\\x1b\n\
                     to allow a gate: git agentproto allow -- cargo\n";
         assert_eq!(text(&done, Tense::Did), format!("done   a new key\n{tail}"));
         assert_eq!(text(&done, Tense::Would), format!("to do  a new key\n{tail}"));

@@ -130,8 +130,11 @@ pub fn run() -> ExitCode {
         return runner::runner_main();
     }
     let json = asks_for_json(&words);
-    let done = read_env().and_then(|env| run_words(words, &env));
-    ExitCode::from(done.unwrap_or_else(|error| error.report(json)))
+    let (done, columns) = match read_env() {
+        Ok(env) => (run_words(words, &env), text::columns_of_stderr(&env)),
+        Err(error) => (Err(error), None),
+    };
+    ExitCode::from(done.unwrap_or_else(|error| error.report(json, columns)))
 }
 
 fn read_env() -> Result<Env, CliError> {

@@ -12,14 +12,14 @@ use super::{
     text::{Paint, cut, line, shown},
 };
 use crate::{
-    code::exit,
+    code::{Code, exit},
     domain::{
         event::Entity,
-        ids::PolicyId,
+        ids::{PolicyId, WriterId},
         policy::{CommitSpec, Policy, PolicySpec, Status, Then},
         session::Session,
     },
-    ledger::Ledger,
+    ledger::{Ledger, LedgerError},
     runtime::live,
     store::trusted::Rules,
     sys::{
@@ -28,6 +28,7 @@ use crate::{
     },
 };
 use serde_json::{Value, json};
+use std::path::{Path, PathBuf};
 
 /// What to look at, as typed.
 #[derive(clap::Args)]
@@ -46,6 +47,9 @@ struct Overview {
     watching: Vec<Policy>,
     sessions: Vec<Session>,
     rules: RuleNews,
+    /// The journal, and its home, that this repository is a copy beside.
+    copied: Option<(WriterId, Option<PathBuf>)>,
+    is_bare: bool,
     names: Names,
 }
 
@@ -81,6 +85,7 @@ enum RuleNews {
     Accepted,
     NeverAccepted,
     Changed,
+    NoCommits,
     Unknown(String),
 }
 
@@ -111,6 +116,8 @@ impl Overview {
             watching: vec![],
             sessions: vec![],
             rules: rule_news(ledger),
+            copied: ledger.store().copied_from().map_err(LedgerError::from)?,
+            is_bare: ledger.store().location().worktree.is_none(),
             names: Names::load(cx, ledger)?,
         };
         for policy in all {
@@ -155,13 +162,27 @@ impl Overview {
             "watching": self.watching.iter().map(open).collect::<Value>(),
             "sessions": sessions(&self.sessions),
             "rules": self.rules.word(),
+            "copyOf": self.copied.as_ref().map(|(writer, home)| json!({
+                "writer": writer.as_str(),
+                "gitDir": home.as_ref().map(|home| home.display().to_string()),
+            })),
         })
     }
 
     fn to_text(&self, cx: &Cx) -> String {
         let mut text = String::new();
         let paint = cx.paint;
-        if let Some(news) = self.rules.sentence() {
+        if let Some((writer, home)) = &self.copied {
+            line(&mut text, &paint.warn(&copy_sentence(writer, home.as_deref())));
+        }
+        if self.is_bare {
+            let where_to = "git worktree add DIR BRANCH makes one";
+            line(
+                &mut text,
+                &format!("this repository is bare: work goes on in a worktree; {where_to}"),
+            );
+        }
+        if let Some(news) = self.rules.sentence().filter(|_| !self.is_bare) {
             line(&mut text, &paint.warn(&news));
         }
         self.acks_text(cx, &mut text);
@@ -323,6 +344,7 @@ fn rule_news(ledger: &Ledger) -> RuleNews {
         Ok(Rules::Accepted { .. }) => RuleNews::Accepted,
         Ok(Rules::NeverAccepted { .. }) => RuleNews::NeverAccepted,
         Ok(Rules::Changed { .. }) => RuleNews::Changed,
+        Err(error) if error.code() == Code::NoCommitsYet => RuleNews::NoCommits,
         Err(error) => RuleNews::Unknown(error.to_string()),
     }
 }
@@ -333,7 +355,7 @@ impl RuleNews {
             Self::Accepted => "accepted",
             Self::NeverAccepted => "never-accepted",
             Self::Changed => "changed",
-            Self::Unknown(_) => "unknown",
+            Self::NoCommits | Self::Unknown(_) => "unknown",
         }
     }
 
@@ -348,8 +370,32 @@ impl RuleNews {
                  agentproto.json, then run git agentproto trust"
                     .to_owned(),
             ),
-            Self::Unknown(why) => Some(format!("the rule files cannot be told: {}", shown(why))),
+            Self::NoCommits => Some(
+                "there is no commit yet: make the first one with git, then run git agentproto init"
+                    .to_owned(),
+            ),
+            Self::Unknown(why) => {
+                Some(format!("whether the rule files changed cannot be told: {}", shown(why)))
+            }
         }
+    }
+}
+
+fn copy_sentence(writer: &WriterId, home: Option<&Path>) -> String {
+    match home {
+        Some(home) => {
+            // What people know is the directory that holds it.
+            let dir = home.parent().filter(|_| home.ends_with(".git")).unwrap_or(home);
+            let there = shown(&dir.display().to_string());
+            let quoted = shown(&shell_words::quote(&dir.display().to_string()));
+            format!(
+                "this repository is a copy of {there}, where journal {writer} goes on; to look there: \
+                 git -C {quoted} agentproto status"
+            )
+        }
+        None => format!(
+            "this repository is a copy: journal {writer}, which it brought along, goes on elsewhere"
+        ),
     }
 }
 

@@ -6,7 +6,7 @@
 //! names alike.
 
 use crate::{domain::time::Timestamp, limits, sys::env::Env};
-use std::io;
+use std::{io, os::fd::AsFd};
 
 /// Columns assumed when nobody says.
 const COLUMNS: usize = 80;
@@ -85,10 +85,20 @@ pub(super) fn line(text: &mut String, words: &str) {
     text.push('\n');
 }
 
-/// Columns of the terminal.
+/// Columns of the terminal that stderr is; none in a pipe, where nothing is broken.
+pub(super) fn columns_of_stderr(env: &Env) -> Option<usize> {
+    let stderr = io::stderr();
+    io::IsTerminal::is_terminal(&stderr).then(|| columns_of(env, &stderr))
+}
+
+/// Columns of the terminal that stdout is.
 pub(super) fn columns(env: &Env) -> usize {
+    columns_of(env, io::stdout())
+}
+
+fn columns_of(env: &Env, stream: impl AsFd) -> usize {
     let asked = env.text("COLUMNS").and_then(|c| c.parse().ok());
-    let known = || rustix::termios::tcgetwinsize(io::stdout()).ok().map(|s| usize::from(s.ws_col));
+    let known = || rustix::termios::tcgetwinsize(&stream).ok().map(|s| usize::from(s.ws_col));
     asked.or_else(known).filter(|c| *c > 0).unwrap_or(COLUMNS).max(MIN_COLUMNS)
 }
 
@@ -100,6 +110,92 @@ pub(super) fn cut(text: &str, width: usize) -> String {
     let mut kept: String = text.chars().take(width.saturating_sub(1)).collect();
     kept.push('…');
     kept
+}
+
+/// Text with every line that is wider than the terminal broken between words, set in below what it began with. Never
+/// broken are ids, commands, quoted names, paths in a row of their own, and what a gate wrote.
+pub(super) fn wrapped(text: &str, columns: Option<usize>) -> String {
+    let Some(columns) = columns else { return text.to_owned() };
+    let lines = text.split('\n').map(|line| {
+        if width(line) <= columns || is_fixed(line) {
+            line.to_owned()
+        } else {
+            broken(line, columns)
+        }
+    });
+    lines.collect::<Vec<_>>().join("\n")
+}
+
+/// Characters that a terminal shows: those of a colour of ours are none.
+fn width(text: &str) -> usize {
+    let mut parts = text.split('\u{1b}');
+    let first = parts.next().map_or(0, |part| part.chars().count());
+    first
+        + parts
+            .map(|part| part.split_once('m').map_or(0, |(_, rest)| rest.chars().count()))
+            .sum::<usize>()
+}
+
+/// There to be copied or read as it is.
+fn is_fixed(line: &str) -> bool {
+    let words = line.trim_start();
+    ["| ", "git ", "path "].iter().any(|start| words.starts_with(start))
+}
+
+fn broken(line: &str, columns: usize) -> String {
+    let (lead, rest) = line.split_at(begin_of_prose(line));
+    let indent = if lead.trim().is_empty() { lead.len() + 4 } else { width(lead) };
+    let mut out = lead.to_owned();
+    let mut at = width(lead);
+    let mut is_first = true;
+    for word in unbroken(rest) {
+        let room = if is_first { 0 } else { 1 };
+        if !is_first && at + room + width(&word) > columns {
+            out.push('\n');
+            out.push_str(&" ".repeat(indent));
+            at = indent;
+        } else if !is_first {
+            out.push(' ');
+            at += 1;
+        }
+        at += width(&word);
+        out.push_str(&word);
+        is_first = false;
+    }
+    out
+}
+
+/// Widest beginning below which the rest of a line is set in.
+const LEAD_COLUMNS: usize = 12;
+
+/// Where the name of a row ends and what it says begins; the indentation where there is no such name.
+fn begin_of_prose(line: &str) -> usize {
+    let indent = line.len() - line.trim_start().len();
+    let Some(gap) = line[indent..].find("  ").map(|at| indent + at) else { return indent };
+    let begin = gap + (line[gap..].len() - line[gap..].trim_start().len());
+    if begin <= LEAD_COLUMNS { begin } else { indent }
+}
+
+/// The words of a line, those that belong together as one: a command up to where its sentence goes on, a name in quotes.
+fn unbroken(text: &str) -> Vec<String> {
+    let ends = |word: &str| word.ends_with([',', ';', ':', ')']);
+    let closes = |word: &str| word.trim_end_matches([',', ';', ':', ')', '.']).ends_with('\'');
+    let words: Vec<&str> = text.split(' ').collect();
+    let (mut all, mut at) = (Vec::new(), 0);
+    while let Some(word) = words.get(at) {
+        let rest = &words[at..];
+        let is_command = word.trim_start_matches('(') == "git" && rest.len() > 1;
+        let count = if is_command {
+            rest.iter().position(|w| ends(w)).map_or(rest.len(), |last| last + 1)
+        } else if word.starts_with('\'') {
+            rest.iter().position(|w| closes(w)).map_or(1, |last| last + 1)
+        } else {
+            1
+        };
+        all.push(rest[..count].join(" "));
+        at += count;
+    }
+    all
 }
 
 /// Most columns a label takes in a list.
@@ -234,6 +330,47 @@ mod tests {
     #[test]
     fn blocks_keep_their_lines_and_lose_their_escapes() {
         assert_eq!(block("a\tb\r\n\n\u{1b}c\n\n", "  "), "  a    b\n\n  \\x1bc\n");
+    }
+
+    #[test]
+    fn prose_is_broken_and_nothing_that_is_copied() {
+        let id = "pol_01arz3ndektsv4rrffq69g5fav";
+        for (line, want) in [
+            ("short".to_owned(), "short".to_owned()),
+            (
+                "hint: the words of a sentence go on in the next line, set in".to_owned(),
+                "hint: the words of a sentence go on in\n    the next line, set in".to_owned(),
+            ),
+            (
+                "  because   one two three four five six seven".to_owned(),
+                "  because   one two three four five six\n            seven".to_owned(),
+            ),
+            (
+                "not set up for you yet: run git agentproto init --yes, then go on".to_owned(),
+                "not set up for you yet: run\n    git agentproto init --yes, then go on".to_owned(),
+            ),
+            (
+                format!("     7  2026-01-31T12:00:00.000Z  policy:failed {id}: red"),
+                format!(
+                    "     7  2026-01-31T12:00:00.000Z \n        policy:failed\n        {id}: red"
+                ),
+            ),
+            (
+                "error: 'a name with many words that is long' is no file".to_owned(),
+                "error:\n    'a name with many words that is long'\n    is no file".to_owned(),
+            ),
+        ] {
+            assert_eq!(wrapped(&line, Some(40)), want);
+            assert_eq!(wrapped(&line, None), line);
+        }
+        for fixed in
+            ["    | ", "      git agentproto ", "  path      ", "  next      git agentproto "]
+        {
+            let line = format!("{fixed}{}", "word ".repeat(20).trim_end());
+            assert_eq!(wrapped(&line, Some(40)), line);
+        }
+        let painted = Paint { on: true }.warn("exactly forty columns of a warning, dear");
+        assert_eq!(wrapped(&painted, Some(40)), painted);
     }
 
     #[test]

@@ -5,6 +5,7 @@ use crate::{
     code::Code,
     domain::{
         event::Entity,
+        policy::Status,
         session::{Session, Turn},
     },
     ledger::Ledger,
@@ -123,6 +124,9 @@ fn text(waited: &Waited, state: Option<&str>) -> String {
     }
     if let Some(event) = &waited.event {
         text.push_str(&seen::exact_line(event));
+    }
+    if state == Status::Blocked.as_str() {
+        text.push_str(&format!("next: git agentproto policy show {target}\n"));
     }
     text
 }

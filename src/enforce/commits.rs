@@ -150,6 +150,9 @@ pub(super) fn parse(
     if text.is_empty() {
         return Err(unknown(&"it is empty"));
     }
+    if asked.is_none() && repo.head().is_ok_and(|head| head.is_unborn()) {
+        return Err(VerifyError::NoCommits);
+    }
     let commit = |id: gix::ObjectId| -> Result<gix::ObjectId, VerifyError> {
         let object = repo.find_object(id).map_err(|e| unknown(&e))?;
         Ok(object.peel_to_commit().map_err(|e| unknown(&e))?.id)

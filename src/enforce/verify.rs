@@ -67,6 +67,9 @@ pub enum VerifyError {
         /// What the library says.
         why: String,
     },
+    /// The current branch has no commit.
+    #[error("the current branch has no commit yet")]
+    NoCommits,
     /// The history cannot be followed.
     #[error("the history cannot be followed: {0}")]
     Walk(String),
@@ -84,6 +87,7 @@ impl VerifyError {
     pub fn code(&self) -> Code {
         match self {
             Self::NoSuchRevision { .. } => Code::NoSuchRevision,
+            Self::NoCommits => Code::NoCommitsYet,
             Self::Walk(_) => Code::StoreUnusable,
             Self::Store(e) => e.code(),
             Self::Ledger(e) => e.code(),

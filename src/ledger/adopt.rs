@@ -61,7 +61,7 @@ impl Ledger {
         let Some(worktree) = location.worktree_of(&real)? else {
             if location.worktrees()?.is_empty() {
                 let place = location.common_dir.display().to_string();
-                let why = "the repository is bare and has no worktree";
+                let why = "the repository is bare: nobody can work in it";
                 return Err(LedgerError::refused(Code::BareUnsupported, &place, why));
             }
             return Err(refused("it is in no worktree of this repository"));

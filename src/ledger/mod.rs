@@ -78,6 +78,15 @@ impl Ledger {
         Ok(Self { store, env: env.clone(), actor: actor.to_owned() })
     }
 
+    /// The same for who promised to change nothing.
+    ///
+    /// # Errors
+    /// As [`Ledger::open_as_it_is`].
+    pub fn open_to_look(env: &Env, actor: &str) -> Result<Self, LedgerError> {
+        let Self { store, env, actor } = Self::open_as_it_is(env, actor)?;
+        Ok(Self { store: store.looking_only(), env, actor })
+    }
+
     /// The store below.
     #[must_use]
     pub fn store(&self) -> &Store {

@@ -207,7 +207,8 @@ impl Ledger {
 
     fn setup(&self, command: &str, trust: Trust) -> Result<Setup<'_>, LedgerError> {
         let worktree = self.store.location().worktree.clone().ok_or_else(|| {
-            LedgerError::refused(Code::BareUnsupported, command, "there is no worktree here")
+            let why = "there is no worktree here, and the rules are for work in one";
+            LedgerError::refused(Code::BareUnsupported, command, why)
         })?;
         Ok(Setup {
             ledger: self,

@@ -85,6 +85,8 @@ pub struct Store {
     /// Longest wait for a ref lock of somebody else: [`limits::REF_LOCK_WAIT_MS`] but in tests.
     ref_wait_ms: u64,
     line: Line<Group>,
+    /// Nothing is written, caches included.
+    looks_only: bool,
 }
 
 /// Sentences for a person, each to be said once.
@@ -164,9 +166,23 @@ impl Store {
             segment_events: limits::SEGMENT_EVENTS,
             ref_wait_ms: limits::REF_LOCK_WAIT_MS,
             line: Line::new(),
+            looks_only: false,
             location,
             agent,
         })
+    }
+
+    /// The same for who promised to change nothing: caches are read and neither filled nor dropped.
+    #[must_use]
+    pub fn looking_only(mut self) -> Self {
+        self.looks_only = true;
+        self
+    }
+
+    /// True where nothing may be changed.
+    #[must_use]
+    pub fn looks_only(&self) -> bool {
+        self.looks_only
     }
 
     /// The same repository with small segments.
@@ -283,6 +299,15 @@ impl Store {
     /// What names it cannot be read.
     pub fn writer(&self) -> Result<Option<WriterId>, StoreError> {
         writer::find(self)
+    }
+
+    /// The journal that this repository names while another one goes on with it, and the git directory of that one,
+    /// if it is known: this one is a copy, and has recorded nothing of its own yet.
+    ///
+    /// # Errors
+    /// What names it cannot be read.
+    pub fn copied_from(&self) -> Result<Option<(WriterId, Option<PathBuf>)>, StoreError> {
+        writer::copied_from(self)
     }
 
     /// What was found and done here that a person should hear of. The handle outlives the store.

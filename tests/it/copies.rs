@@ -74,7 +74,17 @@ fn a_copy_starts_a_journal_of_its_own_and_says_so_once() {
     // Before anything is recorded there, what it brought along is somebody else's already.
     let out = env.ap_in(&copy, &["ack", &policy, "--yes"]).exits(6);
     assert!(out.err().contains("not-owner"), "{out}");
-    env.ap_in(&copy, &["status"]).exits(0);
+    let said = env.ap_in(&copy, &["status"]).exits(0).out();
+    let of = env.repo().display().to_string();
+    assert!(
+        said.starts_with(&format!("this repository is a copy of {of}, where journal ")),
+        "{said}"
+    );
+    assert!(said.contains(&format!("git -C {of} agentproto status\n")), "{said}");
+    assert!(!said.contains("nothing is going on here"), "{said}");
+    let told = env.ap_in(&copy, &["status", "--json"]).exits(0).json();
+    assert_eq!(text(&told["copyOf"], "gitDir"), format!("{of}/.git"));
+    assert_eq!(env.ap(&["status", "--json"]).json()["copyOf"], serde_json::Value::Null);
     env.ap_in(&copy, &["wait", &policy, "--until", "done", "--timeout", "1s"]).exits(4);
     assert_eq!(journals(&env, &copy).len(), 1, "looking has minted a writer");
 

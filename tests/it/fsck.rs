@@ -5,7 +5,7 @@ use crate::{
     house::{text, value},
 };
 use serde_json::Value;
-use std::{fs, path::PathBuf};
+use std::{collections::BTreeMap, fs, path::PathBuf};
 
 fn agent(env: &TestEnv, below: &str) -> PathBuf {
     env.repo().join(".git/agentproto").join(below)
@@ -96,6 +96,53 @@ fn a_journal_ref_that_is_lost_comes_back_from_the_log() {
         assert_eq!(env.git(&["rev-parse", &name]), tip);
     }
     goes_on(&env);
+}
+
+/// Every file of the git directory with its bytes, but for the lock that whoever looks takes.
+fn all_files(env: &TestEnv) -> BTreeMap<PathBuf, Vec<u8>> {
+    let (mut found, mut dirs) = (BTreeMap::new(), vec![env.repo().join(".git")]);
+    while let Some(dir) = dirs.pop() {
+        for entry in fs::read_dir(dir).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() {
+                dirs.push(path);
+            } else {
+                found.insert(path.clone(), fs::read(path).unwrap());
+            }
+        }
+    }
+    found
+}
+
+#[test]
+fn a_dry_run_changes_nothing_and_names_what_is_wrong() {
+    let env = TestEnv::new();
+    env.adopt("one");
+    env.governed("f.txt");
+    let name = env.journal();
+    let tip = env.git(&["rev-parse", &name]);
+    let seek = fs::read_dir(agent(&env, "seek")).unwrap().next().unwrap().unwrap().path();
+    fs::write(&seek, b"wrong from its first byte on, and longer than a head is").unwrap();
+    fs::write(agent(&env, "tmp/apt-left"), b"left").unwrap();
+    for damage in [Some("garbage\n"), None] {
+        env.spoil_ref(&name, damage);
+        let before = all_files(&env);
+        let told = env.ap(&["fsck", "--repair", "-n", "--json"]).exits(1).json();
+        let said = env.ap(&["fsck", "--repair", "-n"]).exits(1).out();
+        let after = all_files(&env);
+        let changed: Vec<_> = before.iter().filter(|(p, b)| after.get(*p) != Some(*b)).collect();
+        assert!(changed.is_empty() && before.len() == after.len(), "{changed:?}");
+        let findings = told["findings"].as_array().unwrap();
+        let of_ref = findings.iter().find(|f| f["subject"] == name.as_str()).expect(&said);
+        assert!(text(of_ref, "what").contains(&format!("the log says {tip}")), "{of_ref}");
+        assert!(said.contains("tmp/apt-left"), "{said}");
+        assert!(said.contains(&name) && !said.contains("mended"), "{said}");
+        let said = env.ap(&["fsck"]).out();
+        assert!(said.contains(&format!("mended: {name} is where the log says again")), "{said}");
+        fs::write(&seek, b"wrong from its first byte on, and longer than a head is").unwrap();
+    }
+    let told = env.ap(&["fsck", "--repair"]).exits(0);
+    assert!(told.out().contains("nothing is wrong"), "{told}");
 }
 
 #[test]

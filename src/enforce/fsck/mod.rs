@@ -1,7 +1,7 @@
 //! `fsck`: the store mended as far as its log reaches, then everything compared with everything.
 //!
-//! Contract: what the write-ahead log proves is mended, as every command does it; all else is reported and left
-//! alone. Broken is what makes answers unreliable (2); a projection that can be restored, or a file left behind,
+//! Contract: what the write-ahead log proves is mended, as every command does it, unless the store was opened to look
+//! only; all else is reported and left alone. Broken is what makes answers unreliable (2); a projection that can be restored, or a file left behind,
 //! is a problem (1). What could not be looked at is a finding, never "fine". A finding names what can be done about it
 //! as a value; who is asked to repair applies it.
 
@@ -46,7 +46,13 @@ fn look(ledger: &Ledger) -> Result<FsckReport, VerifyError> {
     // Readers remove an index that they find wrong, so it is looked at before anything is read.
     journal::index(ledger, &mut found);
     let healed = log(ledger, &mut found)?;
-    let trust = ledger.trust().map_err(|e| found.problem(e.code(), "trusted ref", e.to_string()));
+    let trust = ledger.trust().map_err(|e| {
+        // Nothing can be wrong with what is not there yet.
+        if e.code() == Code::NoCommitsYet {
+            return found.note("the trusted ref", e.to_string());
+        }
+        found.problem(e.code(), "the trusted ref", e.to_string());
+    });
     let chains = match read_journals(ledger, trust.as_ref().ok()) {
         Ok(chains) => chains,
         Err(e) => {
@@ -85,6 +91,9 @@ fn look(ledger: &Ledger) -> Result<FsckReport, VerifyError> {
 
 /// The log and what it proves.
 fn log(ledger: &Ledger, found: &mut Findings) -> Result<Recovered, VerifyError> {
+    if ledger.store().looks_only() {
+        return would_mend(ledger, found);
+    }
     match ledger.store().fsck_wal() {
         Ok(healed) => {
             if let Some(why) = &healed.pending {
@@ -96,22 +105,42 @@ fn log(ledger: &Ledger, found: &mut Findings) -> Result<Recovered, VerifyError> 
             let what = format!("nothing could be mended: {e}");
             found.problem(Code::ReadOnly, "the write-ahead log", what);
         }
-        Err(e @ StoreError::Lock(LockError::Held { .. })) => return Err(e.into()),
-        Err(StoreError::Diverged { name, actual, ours }) => {
-            let what = format!(
-                "it is at {actual}, the log says {ours}, and neither leads to the other; compare them with git log \
-                 --graph {actual} {ours}, then keep what was answered with git update-ref {name} {ours} {actual}"
-            );
-            found.add(Severity::Broken, Code::JournalDiverged, &name, what);
-        }
-        Err(e) => {
-            found.store("the write-ahead log", &e);
-            if matches!(e, StoreError::CorruptWal { .. }) {
-                found.offer(Remedy::PutLogAside);
-            }
-        }
+        Err(e) => unsound(e, found)?,
     }
     Ok(Recovered::default())
+}
+
+/// The same, told and not done.
+fn would_mend(ledger: &Ledger, found: &mut Findings) -> Result<Recovered, VerifyError> {
+    match ledger.store().would_mend() {
+        Ok(all) => {
+            for (subject, what) in all {
+                found.problem(Code::StoreUnusable, &subject, what);
+            }
+        }
+        Err(e) => unsound(e, found)?,
+    }
+    Ok(Recovered::default())
+}
+
+/// Why the log proves nothing.
+fn unsound(error: StoreError, found: &mut Findings) -> Result<(), VerifyError> {
+    if matches!(error, StoreError::Lock(LockError::Held { .. })) {
+        return Err(error.into());
+    }
+    if let StoreError::Diverged { name, actual, ours } = &error {
+        let what = format!(
+            "it is at {actual}, the log says {ours}, and neither leads to the other; compare them with git log \
+             --graph {actual} {ours}, then keep what was answered with git update-ref {name} {ours} {actual}"
+        );
+        found.add(Severity::Broken, Code::JournalDiverged, name, what);
+        return Ok(());
+    }
+    found.store("the write-ahead log", &error);
+    if matches!(error, StoreError::CorruptWal { .. }) {
+        found.offer(Remedy::PutLogAside);
+    }
+    Ok(())
 }
 
 /// This clone's own journal, as far as it holds.

@@ -143,6 +143,9 @@ pub(super) fn merges(ledger: &Ledger, found: &mut Findings) {
             if what it holds is elsewhere, too";
         found.problem(Code::StoreUnusable, name, what.to_owned());
     }
+    if ledger.store().looks_only() {
+        return;
+    }
     match ledger.store().try_merging() {
         Ok(()) => {}
         // The log, where nothing can be written, and damaged packs were told of.

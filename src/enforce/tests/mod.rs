@@ -80,6 +80,14 @@ fn an_amended_commit_is_another_commit() {
 }
 
 #[test]
+fn an_empty_commit_is_not_taken_for_a_rewritten_one() {
+    let lab = Lab::new();
+    lab.governed("a");
+    lab.git(&["commit", "-q", "--allow-empty", "-m", "empty"]);
+    assert_eq!(lab.verdict("HEAD~1..HEAD"), "ungoverned: no journal names it");
+}
+
+#[test]
 fn without_a_journal_nothing_can_be_told() {
     let lab = Lab::new();
     lab.home.commit("b", "2");

@@ -58,11 +58,13 @@ struct Index {
     width: usize,
     /// None when there is no file that could be of use.
     file: Option<Slots>,
+    /// It is read, and neither filled nor removed.
+    is_fixed: bool,
 }
 
 impl Index {
-    fn open(path: PathBuf, writer: &WriterId, width: usize) -> Self {
-        let mut index = Self { path, writer: writer.clone(), width, file: None };
+    fn open(path: PathBuf, writer: &WriterId, (width, is_fixed): (usize, bool)) -> Self {
+        let mut index = Self { path, writer: writer.clone(), width, file: None, is_fixed };
         let Ok(Some(file)) = Slots::open(&index.path) else { return index };
         match file.read_at(0, HEADER_BYTES) {
             Ok(found) if found == header(writer, width) => index.file = Some(file),
@@ -109,7 +111,7 @@ impl Index {
     fn fill(&mut self, seq: u64, newest_first: &[Oid]) {
         let bytes: Vec<u8> = newest_first.iter().rev().flat_map(Oid::as_bytes).copied().collect();
         // What cannot be written is walked to again.
-        if !bytes.is_empty() && write(self, seq, &bytes).is_ok() {
+        if !self.is_fixed && !bytes.is_empty() && write(self, seq, &bytes).is_ok() {
             self.file = Slots::open(&self.path).ok().flatten();
         }
     }
@@ -117,6 +119,9 @@ impl Index {
     /// Removes a file that proved wrong.
     fn discard(&mut self) {
         self.file = None;
+        if self.is_fixed {
+            return;
+        }
         // Where it cannot be removed, the next reader finds it wrong as well.
         let _ = files::remove_optional(&self.path);
     }
@@ -263,7 +268,7 @@ impl Store {
         let (Some(first), Some(last)) = (written.first(), written.last()) else { return };
         let ids: Vec<u8> = written.iter().flat_map(|w| w.id.as_bytes()).copied().collect();
         let (path, width) = (index_path(&self.agent, writer), last.id.as_bytes().len());
-        let index = Index { path, writer: writer.clone(), width, file: None };
+        let index = Index { path, writer: writer.clone(), width, file: None, is_fixed: false };
         let end = place_of(last.seq.saturating_add(1), width);
         if let Ok(file) = write(&index, first.seq, &ids)
             && file.size_bytes().is_ok_and(|size| size > end)
@@ -275,7 +280,7 @@ impl Store {
 
     fn seeker<'a>(&'a self, tip: &'a Tip) -> Seeker<'a> {
         let path = index_path(&self.agent, &tip.writer);
-        let index = Index::open(path, &tip.writer, tip.id.as_bytes().len());
+        let index = Index::open(path, &tip.writer, (tip.id.as_bytes().len(), self.looks_only));
         Seeker { store: self, tip, index }
     }
 }

@@ -35,6 +35,22 @@ pub(in crate::store) fn find(store: &Store) -> Result<Option<WriterId>, StoreErr
     }
 }
 
+/// The journal this directory names, and the git directory that goes on with it, where another one does.
+pub(in crate::store) fn copied_from(
+    store: &Store,
+) -> Result<Option<(WriterId, Option<PathBuf>)>, StoreError> {
+    let here = &store.location.common_dir;
+    let Some(writer) = written_down(store)? else { return Ok(None) };
+    match store.homes.standing(here, &writer)? {
+        Standing::Ours | Standing::Moved => Ok(None),
+        Standing::Copy => {
+            let noted = store.homes.noted(&writer)?;
+            let local = Local::load(here)?.filter(|l| l.writer == writer).and_then(|l| l.path);
+            Ok(Some((writer, noted.or(local))))
+        }
+    }
+}
+
 /// The writer this directory names, whoever uses it.
 fn written_down(store: &Store) -> Result<Option<WriterId>, StoreError> {
     let here = &store.location.common_dir;
@@ -196,19 +212,7 @@ pub(in crate::store) fn require_whole(
         }
         End::Lost(seen) => seen,
     };
-    let there = store.find_object(&seen.id)?.is_some();
-    let on_line = match &tip {
-        Some(tip) => there && store.is_ancestor(&tip.id, &seen.id)?,
-        None => there,
-    };
-    if !on_line {
-        return Err(StoreError::SetBack {
-            name: journal_ref(&writer, Segment::of(seen.seq, store.segment_events)),
-            seq: seen.seq,
-            seen: seen.id,
-            note: store.homes.seen_file(&writer).unwrap_or_default(),
-        });
-    }
+    require_on_line(store, &writer, &seen, tip.as_ref())?;
     let name = journal_ref(&writer, segment_of(store, &seen, tip.as_ref())?);
     let actual = store.refs.read_sound(&name)?;
     store.refs.swap(&name, actual, &seen.id, store.ref_wait_ms)?;
@@ -217,9 +221,36 @@ pub(in crate::store) fn require_whole(
     store.own_tip()
 }
 
+/// Refuses a noted end that the journal cannot be moved to: its objects are gone, or it is on another line.
+pub(in crate::store) fn require_on_line(
+    store: &Store,
+    writer: &WriterId,
+    seen: &Seen,
+    tip: Option<&Tip>,
+) -> Result<(), StoreError> {
+    let there = store.find_object(&seen.id)?.is_some();
+    let on_line = match tip {
+        Some(tip) => there && store.is_ancestor(&tip.id, &seen.id)?,
+        None => there,
+    };
+    if on_line {
+        return Ok(());
+    }
+    Err(StoreError::SetBack {
+        name: journal_ref(writer, Segment::of(seen.seq, store.segment_events)),
+        seq: seen.seq,
+        seen: seen.id,
+        note: store.homes.seen_file(writer).unwrap_or_default(),
+    })
+}
+
 /// The segment of an entry that comes after `tip`. A batch may have run over the end of one, so its number alone does
 /// not tell.
-fn segment_of(store: &Store, seen: &Seen, tip: Option<&Tip>) -> Result<Segment, StoreError> {
+pub(in crate::store) fn segment_of(
+    store: &Store,
+    seen: &Seen,
+    tip: Option<&Tip>,
+) -> Result<Segment, StoreError> {
     let mut at = store.entry(&seen.id)?;
     while let Some(parent) = at.parent {
         if let Some(tip) = tip.filter(|tip| tip.id == parent) {

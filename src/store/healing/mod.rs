@@ -4,6 +4,7 @@
 
 pub mod checks;
 pub(super) mod mending;
+mod preview;
 pub mod recovery;
 pub mod repair;
 pub mod retention;

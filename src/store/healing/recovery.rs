@@ -12,7 +12,7 @@ use crate::store::{
     git::GitError,
     loose::LooseState,
     names::journal_parts,
-    object::Kind,
+    object::{Kind, Object},
     wal::Look,
     wal_frame::{Frame, Move, Step},
     writer,
@@ -214,19 +214,23 @@ impl Store {
     fn rewrite_objects(&self, frames: Vec<Frame>) -> Result<u64, StoreError> {
         let mut written = 0;
         for object in each_once(frames) {
-            let good = match self.loose.state(&object.id)? {
-                LooseState::Intact => true,
-                LooseState::Broken => false,
-                LooseState::Absent => {
-                    matches!(self.odb.find(&object.id), Ok(Some(o)) if o == object)
-                }
-            };
-            if !good {
+            if !self.has_good(&object)? {
                 self.loose.write(&object, Durable::No)?;
                 written += 1;
             }
         }
         Ok(written)
+    }
+
+    /// True when git has a copy of it that can be read.
+    pub(super) fn has_good(&self, object: &Object) -> Result<bool, StoreError> {
+        Ok(match self.loose.state(&object.id)? {
+            LooseState::Intact => true,
+            LooseState::Broken => false,
+            LooseState::Absent => {
+                matches!(self.odb.find(&object.id), Ok(Some(found)) if found == *object)
+            }
+        })
     }
 
     /// Moves a ref to what the log holds. git refuses an object that is not there, and a prune may take one away
@@ -262,9 +266,7 @@ impl Store {
         if let Some(actual) = actual
             && !self.is_older(name, &actual, &ours)?
         {
-            if !self.is_ancestor(&ours, &actual)? {
-                return Err(StoreError::Diverged { name: name.to_owned(), actual, ours });
-            }
+            require_further(self, name, actual, ours)?;
             tips.insert(name.to_owned(), actual);
             return Ok(());
         }
@@ -276,7 +278,12 @@ impl Store {
         Ok(())
     }
 
-    fn is_older(&self, name: &str, actual: &Oid, ours: &Oid) -> Result<bool, StoreError> {
+    pub(super) fn is_older(
+        &self,
+        name: &str,
+        actual: &Oid,
+        ours: &Oid,
+    ) -> Result<bool, StoreError> {
         let passed = self.with_wal(|w| Ok(w.is_some_and(|w| w.has_passed(name, actual))))?;
         Ok(passed || self.is_ancestor(actual, ours)?)
     }
@@ -352,4 +359,17 @@ impl Store {
         files::remove_optional(&self.agent.join("recovered"))?;
         Ok(())
     }
+}
+
+/// Refuses a ref that is elsewhere than further along from what the log says.
+pub(super) fn require_further(
+    store: &Store,
+    name: &str,
+    actual: Oid,
+    ours: Oid,
+) -> Result<(), StoreError> {
+    if store.is_ancestor(&ours, &actual)? {
+        return Ok(());
+    }
+    Err(StoreError::Diverged { name: name.to_owned(), actual, ours })
 }

@@ -22,7 +22,8 @@ impl Store {
         if file.read_at(0, HEADER_BYTES)? != header(&tip.writer, width) {
             return Ok(Some("its head is not that of an index of this journal".to_owned()));
         }
-        let index = Index { path, writer: tip.writer.clone(), width, file: Some(file) };
+        let index =
+            Index { path, writer: tip.writer.clone(), width, file: Some(file), is_fixed: false };
         for entry in self.newest_first(tip)? {
             let entry = entry?;
             if let Some(known) = index.id(entry.seq).filter(|known| *known != entry.id) {
@@ -43,7 +44,8 @@ impl Store {
             self.newest_first(tip)?.map(|entry| entry.map(|e| e.id)).collect::<Result<_, _>>()?;
         let path = index_path(&self.agent, &tip.writer);
         let width = tip.id.as_bytes().len();
-        let mut index = Index { path, writer: tip.writer.clone(), width, file: None };
+        let mut index =
+            Index { path, writer: tip.writer.clone(), width, file: None, is_fixed: false };
         index.discard();
         let first = tip.seq.saturating_sub(newest_first.len() as u64 - 1);
         index.fill(first, &newest_first);
