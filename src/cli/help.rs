@@ -36,7 +36,7 @@ pub(super) fn run(cx: &Cx, args: &HelpArgs) -> Result<u8, CliError> {
         },
         path => usage_of(path)?,
     };
-    cx.out(&text)?;
+    cx.out(&super::text::wrapped(&text, cx.columns))?;
     Ok(exit::DONE)
 }
 

@@ -358,6 +358,7 @@ pub(super) fn binds(policy: &Policy) -> Vec<(&'static str, String)> {
     };
     for def in policy.spec.gates.iter().map(|gate| &gate.def) {
         if let Some(wanted) = &def.require_output {
+            let wanted = shell_words::quote(wanted);
             row("output", format!("has to have a line that matches {wanted}"));
         }
         for pattern in &def.protect {

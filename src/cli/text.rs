@@ -66,11 +66,9 @@ pub(super) fn block(text: &str, indent: &str) -> String {
 pub(super) fn output(tail: &str, most: usize) -> String {
     let lines: Vec<&str> = tail.trim_end_matches('\n').split('\n').collect();
     let from = lines.len().saturating_sub(most);
-    let mut out = match from {
-        0 => String::new(),
-        1 => "    (1 line before that)\n".to_owned(),
-        n => format!("    ({n} lines before that)\n"),
-    };
+    // How much more there is only its log tells: this is the end of it.
+    let mut out =
+        if from == 0 { String::new() } else { "    (earlier output is not shown)\n".to_owned() };
     for line in &lines[from..] {
         let text = shown(&line.trim_end_matches('\r').replace('\t', "    "));
         out.push_str(format!("    | {}", cut(&text, limits::TAIL_LINE_CHARS)).trim_end());
@@ -176,7 +174,8 @@ fn begin_of_prose(line: &str) -> usize {
     if begin <= LEAD_COLUMNS { begin } else { indent }
 }
 
-/// The words of a line, those that belong together as one: a command up to where its sentence goes on, a name in quotes.
+/// The words of a line, those that belong together as one: a command up to where its sentence goes on, a name in quotes,
+/// how long ago something was.
 fn unbroken(text: &str) -> Vec<String> {
     let ends = |word: &str| word.ends_with([',', ';', ':', ')']);
     let closes = |word: &str| word.trim_end_matches([',', ';', ':', ')', '.']).ends_with('\'');
@@ -187,6 +186,8 @@ fn unbroken(text: &str) -> Vec<String> {
         let is_command = word.trim_start_matches('(') == "git" && rest.len() > 1;
         let count = if is_command {
             rest.iter().position(|w| ends(w)).map_or(rest.len(), |last| last + 1)
+        } else if rest.len() > 2 && rest[2] == "ago" {
+            3
         } else if word.starts_with('\'') {
             rest.iter().position(|w| closes(w)).map_or(1, |last| last + 1)
         } else {
@@ -337,6 +338,7 @@ mod tests {
         let id = "pol_01arz3ndektsv4rrffq69g5fav";
         for (line, want) in [
             ("short".to_owned(), "short".to_owned()),
+            (format!("policy {id}  8 min ago"), format!("policy {id} \n    8 min ago")),
             (
                 "hint: the words of a sentence go on in the next line, set in".to_owned(),
                 "hint: the words of a sentence go on in\n    the next line, set in".to_owned(),
@@ -377,9 +379,9 @@ mod tests {
     fn output_is_a_few_lines_and_none_is_endless() {
         assert_eq!(output("a\r\n\tb\x1b[2J\n", 2), "    | a\n    |     b\\x1b[2J\n");
         let thousands: String = (0..3000).map(|n| format!("{n}\n")).collect();
-        let last = "    (2998 lines before that)\n    | 2998\n    | 2999\n";
+        let last = "    (earlier output is not shown)\n    | 2998\n    | 2999\n";
         assert_eq!(output(&thousands, 2), last);
-        assert_eq!(output("1\n2\n3", 2), "    (1 line before that)\n    | 2\n    | 3\n");
+        assert_eq!(output("1\n2\n3", 3), "    | 1\n    | 2\n    | 3\n");
         let endless = output(&"x".repeat(5000), 2);
         assert_eq!(endless.chars().count(), "    | \n".len() + limits::TAIL_LINE_CHARS);
         assert!(endless.ends_with("x…\n"), "{endless}");
