@@ -19,7 +19,7 @@ use crate::{
         policy::{OnStale, Policy, Status},
     },
     engine::{Effect, gate_key},
-    ledger::Ledger,
+    ledger::{Ledger, LedgerError},
     limits,
     runtime::live,
     sys::clock,
@@ -421,7 +421,7 @@ fn cancel(cx: &Cx, args: CancelArgs) -> Result<u8, CliError> {
     let id = ledger.find_policy(&args.policy)?;
     // Recorded first: whoever performs the gate finds its result unwanted, however the kill goes.
     let input = Input::CancelAsked { policy: id.clone(), because: args.message };
-    let recording = ledger.record(input)?;
+    let recording = ledger.record(input).map_err(|error| not_cancelled(&ledger, &id, error))?;
     for effect in &recording.effects {
         if let Effect::KillGates { policy, attempt } = effect {
             let agent_dir = ledger.store().location().agent_dir();
@@ -430,6 +430,18 @@ fn cancel(cx: &Cx, args: CancelArgs) -> Result<u8, CliError> {
     }
     settle(cx, &ledger, &id, false);
     show(cx, &ledger, &id)
+}
+
+/// Who wants to be rid of what is blocked is told how.
+fn not_cancelled(ledger: &Ledger, id: &PolicyId, error: LedgerError) -> CliError {
+    let is_blocked =
+        ledger.policy(id).is_ok_and(|p| p.is_some_and(|p| p.status == Status::Blocked));
+    let is_over = error.code() == Code::Terminal;
+    let error = CliError::from(error);
+    if is_over && is_blocked {
+        return error.with_hint(format!("to be done with it: {}", dismissal(id.as_str())));
+    }
+    error
 }
 
 /// What a person is done with is a person's to say: an agent must not hide its own red gates.

@@ -450,6 +450,8 @@ fn who_is_done_with_a_blocked_policy_says_so_and_the_journal_keeps_it() {
     let said = env.ap(&["status"]).exits(0).out();
     assert!(said.contains("to be done with one: git agentproto policy dismiss POLICY"), "{said}");
 
+    let out = env.ap(&["policy", "cancel", &policy]).exits(6);
+    assert!(out.err().contains(&format!("hint: to be done with it: {way}\n")), "{out}");
     let dismiss = ["policy", "dismiss", "typo", "-m", "misspelt", "--json"];
     let told = env.ap(&dismiss).exits(0).json();
     assert_eq!((text(&told, "status"), &told["dismissed"]), ("blocked".into(), &json!(true)));
