@@ -152,7 +152,7 @@ fn trailer(name: &str) -> String {
 }
 
 /// Acknowledged events that are not in the chain, as one problem.
-fn lost(chain: &Chain, acks: &[Ack]) -> Option<String> {
+pub(crate) fn lost(chain: &Chain, acks: &[Ack]) -> Option<String> {
     let ids: HashSet<&str> = chain.ids.iter().map(String::as_str).collect();
     let is_there = |ack: &&Ack| match (&ack.actor, &ack.id) {
         (Some(actor), None) => chain.by_actor.contains_key(actor),

@@ -4,9 +4,13 @@
 //! `prune --expire=now`, `repack -ad`, `pack-refs --all` and ordinary commits run until all of them have come far
 //! enough. Then everything is judged. A commit of git's own that is not on its branch yet is what a prune takes
 //! away, so one loop makes commits and prunes by turns; the tool's events wait for nobody.
+//!
+//! Every round of git counts as pressure. Beside no writer none fails. Beside writers some do, nearly all of them for
+//! want of an event: a prune that read the refs before the event took its objects, and until the next append has
+//! packed them again (storage H) git does not get past them. The totals tell how many.
 
 use crate::{
-    audit::{self, Ack, judge_beside_cleaners},
+    audit::{self, Ack, chain, judge_beside_cleaners, lost},
     kill::{HEAVY, command},
     lab::{Dice, Lab, Repo, field, finish, pass, told, wait_for},
     report::{Cx, Report},
@@ -14,11 +18,12 @@ use crate::{
     worker::Orders,
 };
 use std::{
+    collections::HashSet,
     fs,
     path::{Path, PathBuf},
     sync::{
         Mutex, PoisonError,
-        atomic::{AtomicU64, Ordering::Relaxed},
+        atomic::{AtomicBool, AtomicU64, Ordering::Relaxed},
     },
     thread,
     time::Duration,
@@ -30,8 +35,10 @@ struct Plan {
     callers: u64,
     /// Events acknowledged to workers and callers together.
     events: u64,
-    /// Rounds of each call of git that end well.
+    /// Rounds of each call of git, however they end: that is the pressure.
     rounds: u64,
+    /// Those of them that end well: git must come through between its own like and us.
+    well: u64,
     kills: u64,
     /// Milliseconds between two appends of a worker: a journal that grows without end makes each round longer.
     gap_ms: u64,
@@ -43,12 +50,23 @@ struct Plan {
 /// Longest life of a worker that will be killed, milliseconds.
 const LIFE_MS: u64 = 400;
 /// What git does.
-const CALLS: &[(&str, &[&str])] = &[
-    ("gc", &["gc", "-q", "--prune=now"]),
-    ("prune", &["prune", "--expire=now"]),
-    ("commits", &["commit", "-q", "--allow-empty", "-m", "ordinary"]),
-    ("repack", &["repack", "-adq"]),
-    ("pack-refs", &["pack-refs", "--all"]),
+struct Call {
+    name: &'static str,
+    /// How rounds that end well are called in the totals.
+    well: &'static str,
+    args: &'static [&'static str],
+}
+
+const CALLS: &[Call] = &[
+    Call { name: "gc", well: "gc well", args: &["gc", "-q", "--prune=now"] },
+    Call { name: "prune", well: "prune well", args: &["prune", "--expire=now"] },
+    Call {
+        name: "commits",
+        well: "commits well",
+        args: &["commit", "-q", "--allow-empty", "-m", "ordinary"],
+    },
+    Call { name: "repack", well: "repack well", args: &["repack", "-adq"] },
+    Call { name: "pack-refs", well: "pack-refs well", args: &["pack-refs", "--all"] },
 ];
 /// Loops, each of one or several calls.
 const LOOPS: &[&[usize]] = &[&[0, 2, 1, 2], &[3], &[4]];
@@ -60,6 +78,7 @@ pub(crate) fn beside_git(cx: &Cx) -> Outcome<Report> {
         callers: 2,
         events: cx.pick(60, 800, 40_000),
         rounds: cx.pick(2, 15, 200),
+        well: cx.pick(1, 3, 40),
         kills: 0,
         gap_ms: cx.pick(0, 0, 50),
         early: false,
@@ -75,6 +94,7 @@ pub(crate) fn kills_beside_git(cx: &Cx) -> Outcome<Report> {
         callers: 1,
         events: cx.pick(30, 300, 4_000),
         rounds: cx.pick(2, 10, 200),
+        well: cx.pick(1, 2, 40),
         kills: cx.pick(4, 40, 600),
         gap_ms: cx.pick(0, 0, 20),
         early: false,
@@ -95,14 +115,25 @@ pub(crate) fn planted_kills(cx: &Cx) -> Outcome<Report> {
 
 fn early(kills: u64) -> Plan {
     let longest = Duration::from_secs(120);
-    Plan { workers: 2, callers: 1, events: 10, rounds: 1, kills, gap_ms: 0, early: true, longest }
+    Plan {
+        workers: 2,
+        callers: 1,
+        events: 10,
+        rounds: 1,
+        well: 0,
+        kills,
+        gap_ms: 0,
+        early: true,
+        longest,
+    }
 }
 
 fn floor(mut report: Report, plan: &Plan) -> Outcome<Report> {
     report.require("acknowledged", plan.events);
     report.require("kills", plan.kills);
-    for (name, _) in CALLS {
-        report.require(name, plan.rounds);
+    for call in CALLS {
+        report.require(call.name, plan.rounds);
+        report.require(call.well, plan.well);
     }
     Ok(report)
 }
@@ -114,8 +145,12 @@ struct Storm<'a> {
     /// While this file is there, everybody goes on.
     flag: PathBuf,
     acks: PathBuf,
-    rounds: Vec<AtomicU64>,
-    failed: AtomicU64,
+    /// Rounds of each call, and those that ended well.
+    rounds: Vec<(AtomicU64, AtomicU64)>,
+    /// What git said in the others.
+    failed: Mutex<Vec<String>>,
+    /// A planted fault came to be: an event is acknowledged, its worker dead, and it is not there.
+    missed: AtomicBool,
     kills: AtomicU64,
     calls: AtomicU64,
     found: Mutex<(Vec<Ack>, Vec<String>)>,
@@ -131,8 +166,9 @@ fn storm(cx: &Cx, plan: &Plan) -> Outcome<Report> {
         plan,
         flag: flag.clone(),
         acks,
-        rounds: CALLS.iter().map(|_| AtomicU64::new(0)).collect(),
-        failed: AtomicU64::new(0),
+        rounds: CALLS.iter().map(|_| Default::default()).collect(),
+        failed: Mutex::default(),
+        missed: AtomicBool::new(false),
         kills: AtomicU64::new(0),
         calls: AtomicU64::new(0),
         found: Mutex::default(),
@@ -176,10 +212,14 @@ impl Storm<'_> {
 
     fn git_loop(&self, calls: &[usize]) -> Outcome {
         for at in calls.iter().cycle().take_while(|_| self.goes_on()) {
-            let done = self.repo.git_done(CALLS[*at].1)?;
-            // Git is disturbed by its own like and by events not healed yet: such a round is not one of the floor.
-            let count = if done.code == 0 { &self.rounds[*at] } else { &self.failed };
-            count.fetch_add(1, Relaxed);
+            let done = self.repo.git_done(CALLS[*at].args)?;
+            let (all, well) = &self.rounds[*at];
+            all.fetch_add(1, Relaxed);
+            if done.code == 0 {
+                well.fetch_add(1, Relaxed);
+            } else {
+                self.failed.lock().unwrap_or_else(PoisonError::into_inner).push(done.err);
+            }
         }
         Ok(())
     }
@@ -243,16 +283,31 @@ impl Storm<'_> {
         } else if ended.code != 0 {
             self.tell(format!("a worker failed: {ended}"));
         }
+        if self.plan.early && self.is_missed(&orders.acks)? {
+            self.missed.store(true, Relaxed);
+        }
         Ok(())
+    }
+
+    /// True when it is certain that a dead worker's acknowledged event is not there: what is in the log counts.
+    fn is_missed(&self, acks: &Path) -> Outcome<bool> {
+        self.repo.tool(&["fsck", "--json"])?;
+        let (acks, _) = audit::acks(acks)?;
+        Ok(chain(self.repo).is_ok_and(|chain| lost(&chain, &acks).is_some()))
     }
 
     fn is_enough(&self) -> Outcome<Option<()>> {
         // Once somebody cannot go on there is nothing to wait for; a planted fault makes workers fail.
         let stuck = !self.plan.early
             && !self.found.lock().unwrap_or_else(PoisonError::into_inner).1.is_empty();
-        let rounds = self.rounds.iter().all(|r| r.load(Relaxed) >= self.plan.rounds);
+        let came = |(all, well): &(AtomicU64, AtomicU64)| {
+            all.load(Relaxed) >= self.plan.rounds && well.load(Relaxed) >= self.plan.well
+        };
+        let rounds = self.rounds.iter().all(came);
+        let missed = !self.plan.early || self.missed.load(Relaxed);
         let kills = self.kills.load(Relaxed) >= self.plan.kills;
-        let enough = stuck || (rounds && kills && self.acknowledged()? >= self.plan.events);
+        let enough =
+            stuck || (rounds && kills && missed && self.acknowledged()? >= self.plan.events);
         if !enough {
             pass(Duration::from_millis(100));
         }
@@ -275,13 +330,29 @@ impl Storm<'_> {
         report.count("acknowledged", verdict.acked);
         report.count("single calls", self.calls.load(Relaxed));
         report.count("kills", self.kills.load(Relaxed));
-        for ((name, _), rounds) in CALLS.iter().zip(&self.rounds) {
-            report.count(name, rounds.load(Relaxed));
+        for (call, (all, well)) in CALLS.iter().zip(&self.rounds) {
+            report.count(call.name, all.load(Relaxed));
+            report.count(call.well, well.load(Relaxed));
         }
-        report.count("rounds of git that failed", self.failed.load(Relaxed));
+        let failed = self.failed.into_inner().unwrap_or_else(PoisonError::into_inner);
+        let ours = events(self.repo)?;
+        let of_ours = failed.iter().filter(|said| names_one_of(said, &ours)).count();
+        report.count("failed for want of an event", of_ours as u64);
+        report.count("failed otherwise", (failed.len() - of_ours) as u64);
         report.count("told late", told.len() as u64);
         Ok(report)
     }
+}
+
+/// Every object of the journals.
+fn events(repo: &Repo<'_>) -> Outcome<HashSet<String>> {
+    let args = ["rev-list", "--objects", "--no-object-names", "--glob=refs/agentproto/*"];
+    Ok(repo.git(&args)?.lines().map(str::to_owned).collect())
+}
+
+/// True when git told of one of these objects.
+fn names_one_of(said: &str, objects: &HashSet<String>) -> bool {
+    said.split(|c: char| !c.is_ascii_hexdigit()).any(|word| objects.contains(word))
 }
 
 fn lines_below(dir: &Path) -> Outcome<u64> {
