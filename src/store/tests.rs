@@ -14,6 +14,7 @@ use std::{
     thread,
 };
 
+mod pruned;
 mod retention;
 mod seek;
 mod segments;

@@ -130,7 +130,8 @@ impl Store {
         let behind = self.behind(&known.tips)?;
         if !thorough && behind.is_empty() {
             // Git's view alone is at stake: what fails here is done by the next who looks.
-            if self.lost(Look::Recent).is_ok_and(|lost| lost > 0) {
+            if self.has_lost(Look::Recent).is_ok_and(|lost| lost) {
+                let _ = self.show_again();
                 let _ = self.seal(lock);
             }
             return Ok(done);

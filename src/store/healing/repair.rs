@@ -51,7 +51,7 @@ impl Store {
         }
         frames.sort_by_key(|(epoch, _)| *epoch);
         let batches: Vec<String> =
-            frames.iter().filter_map(|(_, frame)| batch::pack_name(&frame.step)).collect();
+            frames.iter().filter_map(|(_, frame)| batch::own_name(&frame.step)).collect();
         for (_, frame) in frames {
             // Of another clone's log nothing belongs here.
             let foreign = |m: &Move| chain_parts(&m.name).map(|(writer, _)| writer) != own;

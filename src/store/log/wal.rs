@@ -204,10 +204,15 @@ impl Wal {
         self.sealed().map_or(Ok(Vec::new()), LogFile::frames)
     }
 
+    /// The frames that are not sealed, with their objects.
+    pub(in crate::store) fn active_frames(&self) -> Result<Vec<Frame>, StoreError> {
+        self.active.frames()
+    }
+
     /// All frames that count, with their objects.
     pub(in crate::store) fn frames(&self) -> Result<Vec<Frame>, StoreError> {
         let mut frames = self.sealed_frames()?;
-        frames.extend(self.active.frames()?);
+        frames.extend(self.active_frames()?);
         Ok(frames)
     }
 

@@ -46,7 +46,22 @@ impl Store {
             .with_wal(|wal| Ok(wal.map_or((false, false), |w| (w.is_full(), w.is_same_boot()))))?;
         // The next epoch is one of this boot: what a power cut may have hurt must have been mended before.
         let mended = sure || files::boot_id().is_none();
-        if mended && (full || self.lost(look)? > 0) { self.seal(lock) } else { Ok(Sealing::NotDue) }
+        if !mended {
+            return Ok(Sealing::NotDue);
+        }
+        let lost = match self.has_lost(look) {
+            // A log that is full is sealed whether this can be told or not.
+            Err(_) if full => false,
+            other => other?,
+        };
+        let healed = lost && self.show_again().unwrap_or(false);
+        if !full && !lost {
+            return Ok(Sealing::NotDue);
+        }
+        let sealing = self.seal(lock)?;
+        // What is shown again can wait for its checkpoint while another one is made; a log that is full cannot.
+        let waits = sealing == Sealing::Blocked && healed && !full;
+        Ok(if waits { Sealing::NotDue } else { sealing })
     }
 
     /// Seals, if git shows all of it.
@@ -62,18 +77,24 @@ impl Store {
         Ok(if sealed { Sealing::Done } else { Sealing::Blocked })
     }
 
-    /// How many objects of the log git no longer has. A `git prune` that read the refs before they moved takes
+    /// True when git no longer has an object of the log. A `git prune` that read the refs before they moved takes
     /// what was written meanwhile, and until that is mended git's own `gc` fails. Writing them loose again
     /// would not do: the same prune takes them again. A pack it leaves alone.
-    pub(in crate::store) fn lost(&self, look: Look) -> Result<u64, StoreError> {
+    pub(in crate::store) fn has_lost(&self, look: Look) -> Result<bool, StoreError> {
         let seen = |pack: &str| self.packs.is_seen(pack);
         let ids =
             self.with_wal(|wal| wal.map_or(Ok(Vec::new()), |w| w.ids_to_look_for(look, seen)))?;
-        let mut lost = 0;
         for id in &ids {
-            lost += u64::from(!self.loose.is_there(id) && !self.odb.has(id)?);
+            if self.is_gone(id)? {
+                return Ok(true);
+            }
         }
-        Ok(lost)
+        Ok(false)
+    }
+
+    /// True when git has this object neither loose nor packed.
+    pub(in crate::store) fn is_gone(&self, id: &Oid) -> Result<bool, StoreError> {
+        Ok(!self.loose.is_there(id) && !self.odb.has(id)?)
     }
 
     /// Packs what is sealed, whoever sealed it, and then what is to be sealed next, if that had to wait. What dead

@@ -226,7 +226,8 @@ impl Packs {
         Ok(())
     }
 
-    fn is_there(&self, name: &str) -> Result<bool, StoreError> {
+    /// True when a pack of this name is there, or half of one.
+    pub(in crate::store) fn is_there(&self, name: &str) -> Result<bool, StoreError> {
         Ok(files::is_there(&self.file(name, "pack"))? || files::is_there(&self.file(name, "idx"))?)
     }
 

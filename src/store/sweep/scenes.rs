@@ -231,6 +231,20 @@ fn some(repo: &TestRepo) {
     ["a", "b", "c"].iter().for_each(|l| drop(job.append(&[l], &[]).unwrap()));
 }
 
+fn pruned(repo: &TestRepo) {
+    some(repo);
+    prune(&open(repo).unwrap(), repo).unwrap();
+}
+
+/// Takes every loose copy of what is logged, as a prune does that read the refs before they moved.
+fn prune(store: &Store, repo: &TestRepo) -> Result<(), Failed> {
+    for id in store.logged()?.iter().flat_map(|f| &f.objects).map(|o| o.id.to_string()) {
+        let (dir, rest) = id.split_at(2);
+        let _ = std::fs::remove_file(repo.path().join(".git/objects").join(dir).join(rest));
+    }
+    Ok(())
+}
+
 fn noted(repo: &TestRepo) {
     some(repo);
     Job::new(&open(repo).unwrap(), repo).note("old", || ()).unwrap();
@@ -261,7 +275,7 @@ fn without_our_directory(repo: &TestRepo) {
 
 /// Everything that is swept here; landing has its own repository.
 pub(super) fn scenes() -> Vec<Scene> {
-    entries().into_iter().chain(notes()).chain(elsewhere()).collect()
+    entries().into_iter().chain(prunes()).chain(notes()).chain(elsewhere()).collect()
 }
 
 /// The same steps where the other backend keeps the refs.
@@ -343,6 +357,19 @@ fn entries() -> Vec<Scene> {
             act: |job| job.append(&["one"], &[]).map(drop),
         },
     ]
+}
+
+fn prunes() -> Vec<Scene> {
+    vec![Scene {
+        name: "append, prune, append",
+        refs: None,
+        prepare: pruned,
+        act: |job| {
+            job.append(&["one"], &[])?;
+            prune(job.store, job.repo)?;
+            job.append(&["two"], &[]).map(drop)
+        },
+    }]
 }
 
 fn notes() -> Vec<Scene> {
