@@ -5,6 +5,10 @@ acceptance=$top/../shared/acceptance
 target=${CARGO_TARGET_DIR:-$top/target}
 case $target in /*) ;; *) target=$top/$target ;; esac
 
+# What power cuts are made with. These tools lie where only root looks.
+disks=(mkfs.ext4:e2fsprogs mkfs.xfs:xfsprogs mount:mount)
+PATH=$PATH:/usr/sbin:/sbin
+
 summary=()
 failed=0
 

@@ -40,7 +40,7 @@ struct Plan {
     /// Those of them that end well: git must come through between its own like and us.
     well: u64,
     kills: u64,
-    /// Milliseconds between two appends of a worker: a journal that grows without end makes each round longer.
+    /// Milliseconds between two appends of a worker.
     gap_ms: u64,
     early: bool,
     /// Until then it has come so far, or fails.
@@ -49,6 +49,8 @@ struct Plan {
 
 /// Longest life of a worker that will be killed, milliseconds.
 const LIFE_MS: u64 = 400;
+/// Between two appends of a worker that only keeps git company, milliseconds.
+const SLOW_MS: u64 = 500;
 /// What git does.
 struct Call {
     name: &'static str,
@@ -250,13 +252,20 @@ impl Storm<'_> {
                 batch: if slot % 4 == 3 { 6 } else { 1 },
                 pad: if slot.is_multiple_of(2) { HEAVY } else { 0 },
                 reopen: 50,
-                gap_ms: self.plan.gap_ms,
+                gap_ms: self.gap_ms()?,
                 until: Some(self.flag.clone()),
                 early: self.plan.early,
             };
             self.worker(&orders, &mut dice)?;
         }
         Ok(())
+    }
+
+    /// Once there are events enough, workers slow down for the rounds still to come: in a journal that grows without
+    /// end each round would take longer than the one before.
+    fn gap_ms(&self) -> Outcome<u64> {
+        let enough = self.plan.gap_ms > 0 && self.acknowledged()? >= self.plan.events;
+        Ok(if enough { SLOW_MS } else { self.plan.gap_ms })
     }
 
     /// Appends of one worker: as many as it comes to before its kill, or as do not outlast the deadline of a child.
