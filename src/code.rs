@@ -145,6 +145,8 @@ codes! {
     UnmergedIndex "unmerged-index" REFUSED "resolve the conflicts first";
     DetachedHead "detached-head" REFUSED "check out a branch first";
     CommitHooksUnsupported "commit-hooks-unsupported" REFUSED "commit the allowlist with git itself, which runs the hooks";
+    CommitSigningUnusable "commit-signing-unusable" REFUSED "commits are signed with what git config --global says: user.signingKey, gpg.format and the programs";
+    SigningNeedsPerson "signing-needs-person" PERSON "sign it in a terminal: git agentproto ack";
     CommitSigningUnsupported "commit-signing-unsupported" REFUSED "commit the allowlist with git itself, which signs it";
     PersonOnly "person-only" REFUSED "run it outside the supervised session";
 
@@ -189,7 +191,6 @@ codes! {
     // keys and settings
     NoSigningKey "no-signing-key" REFUSED "run git agentproto init";
     KeyUnreadable "key-unreadable" REFUSED "name a readable ssh private key";
-    KeyNeedsAgent "key-needs-agent" REFUSED "this version signs with unencrypted key files only";
     KeyTypeUnsupported "key-type-unsupported" REFUSED "use an ed25519 or ecdsa-p256 key";
     CertAuthorityUnsupported "cert-authority-unsupported" REFUSED "list the key itself in the allowed-signers file";
     SignersInvalid "signers-invalid" REFUSED "correct the allowed-signers file";

@@ -190,6 +190,10 @@ pub const EVENTS_LIMIT_DEFAULT: usize = 200;
 /// Age at which logs of gate output are removed where nothing is set, milliseconds.
 pub const LOG_RETENTION_MS: u64 = 30 * 24 * 3600 * 1000;
 
+/// How long what signs may take where nobody can be asked, milliseconds: an agent may well wait for a touch.
+pub const SIGN_ALONE_MS: u64 = 30_000;
+/// How long a person may take to let something be signed, milliseconds.
+pub const SIGN_PERSON_MS: u64 = 180_000;
 /// Deadline of one call of the user's git, milliseconds.
 pub const GIT_CALL_MS: u64 = 120_000;
 /// After a called program ended, how long its output may be held open by others, milliseconds.

@@ -4,11 +4,12 @@
 //! unless `--yes` says so; what is signed after a review is bound to the candidate that was shown.
 
 use super::{
-    args,
+    answer, args,
     cx::{Cx, is_yes},
     error::CliError,
+    policy::show_text,
     review,
-    settle::{Held, settle},
+    settle::{Held, exit_of as exit_of_policy, settle, tell},
     text::{self, shown, typed_duration},
 };
 use crate::{
@@ -21,7 +22,8 @@ use crate::{
     },
     ledger::{AckAsk, AckGiven, Ledger, LedgerError},
     limits,
-    runtime::perform::is_due,
+    runtime::perform::{self, is_due},
+    sys::spawn::Presence,
 };
 use serde_json::{Value, json};
 use std::path::PathBuf;
@@ -65,6 +67,9 @@ pub(super) fn run(cx: &Cx, args: AckArgs) -> Result<u8, CliError> {
         Err(error) => return Err(hint_at_policy(&ledger, &wanted, error)?),
         Ok(id) => id,
     };
+    if let Some(exit) = sign_first(cx, &ledger, &id, ask.decision)? {
+        return Ok(exit);
+    }
     if patch && !cx.json {
         let candidate = ledger.review(&id)?.candidate.commit;
         cx.screen(&review::patch(&ledger, &candidate)?)?;
@@ -78,6 +83,44 @@ pub(super) fn run(cx: &Cx, args: AckArgs) -> Result<u8, CliError> {
     let (given, policy, held) = give(cx, &ledger, &id, &ask)?;
     cx.answer(&to_json(&id, &given, &policy, held.as_ref()), &to_text(&given, &policy))?;
     Ok(exit_of(&given, &policy))
+}
+
+/// Has the commit signed that waits for it. Some when that was all, for nobody is asked: the exit code.
+fn sign_first(
+    cx: &Cx,
+    ledger: &Ledger,
+    id: &PolicyId,
+    decision: Decision,
+) -> Result<Option<u8>, CliError> {
+    let signing = |policy: &Policy| policy.status == Status::Signing;
+    let waits = ledger.policy(id)?.is_some_and(|policy| signing(&policy));
+    if !waits || decision == Decision::Reject {
+        return Ok(None);
+    }
+    sign_now(cx, ledger, id)?;
+    let held = settle(cx, ledger, id, false);
+    let policy = ledger.require_policy(id)?;
+    if policy.status == Status::AwaitingAck {
+        return Ok(None);
+    }
+    let mut answer = answer::policy(cx, ledger, &policy)?;
+    tell(&mut answer, held.as_ref());
+    cx.answer(&answer, &show_text(cx, ledger, &policy)?)?;
+    Ok(Some(exit_of_policy(&policy)))
+}
+
+/// Signs what waits for it: asking at the terminal, or else as far as it goes without anybody.
+pub(super) fn sign_now(cx: &Cx, ledger: &Ledger, id: &PolicyId) -> Result<(), CliError> {
+    if cx.is_interactive() {
+        cx.note("the gates are green; the commit has to be signed before you are asked");
+        return Ok(perform::sign_with_person(ledger, id)?);
+    }
+    settle(cx, ledger, id, false);
+    if ledger.require_policy(id)?.status == Status::Signing {
+        let message = format!("{id}: what signs commits here asks for a person");
+        return Err(CliError::new(Code::SigningNeedsPerson, message).about(id.as_str()));
+    }
+    Ok(())
 }
 
 /// When a session was named, its policy may be meant: said, never guessed, for a signature is at stake.
@@ -118,6 +161,7 @@ pub(super) fn ask_in_place(
         expires_ms: limits::ACK_EXPIRES_DEFAULT_MS,
         key: None,
         candidate: None,
+        presence: presence(cx),
     };
     ask.candidate = ask_person(cx, ledger, id, &ask)?;
     if ask.candidate.is_none() {
@@ -141,6 +185,10 @@ fn give(
     Ok((given, ledger.require_policy(id)?, held))
 }
 
+fn presence(cx: &Cx) -> Presence {
+    if cx.is_interactive() { Presence::Person } else { Presence::Alone }
+}
+
 /// What became of a policy whose branch moved, or whose time was over, under the answer.
 fn turned_down(cx: &Cx, ledger: &Ledger, id: &PolicyId, error: LedgerError) -> CliError {
     let code = error.code();
@@ -162,6 +210,7 @@ fn turned_down(cx: &Cx, ledger: &Ledger, id: &PolicyId, error: LedgerError) -> C
             error.with_hint(format!("it is blocked, {reason}: git agentproto policy show {id}"))
         }
         Status::AwaitingAck
+        | Status::Signing
         | Status::Watching
         | Status::Committing
         | Status::Done
@@ -231,6 +280,7 @@ impl AckArgs {
             expires_ms: expires_ms.unwrap_or(limits::ACK_EXPIRES_DEFAULT_MS),
             key: self.key.map(|key| cx.env.cwd().join(key)),
             candidate: self.candidate.as_deref().map(full_id).transpose()?,
+            presence: presence(cx),
         })
     }
 }
@@ -248,7 +298,7 @@ fn exit_of(given: &AckGiven, policy: &Policy) -> u8 {
         (Decision::Reject, _) | (Decision::Approve, Status::Done) => exit::DONE,
         (Decision::Approve, Status::Blocked | Status::Cancelled) => exit::NO,
         // More people are asked, or the branch moved and all are asked again.
-        (Decision::Approve, Status::AwaitingAck) => exit::PERSON,
+        (Decision::Approve, Status::Signing | Status::AwaitingAck) => exit::PERSON,
         (Decision::Approve, Status::Watching | Status::Gating | Status::Committing) => exit::BROKEN,
     }
 }

@@ -93,6 +93,7 @@ pub(super) fn quorum(ledger: &Ledger, policy: &Policy) -> Result<u32, CliError> 
         Status::AwaitingAck => Ok(ledger.quorum(policy)?),
         Status::Watching
         | Status::Gating
+        | Status::Signing
         | Status::Committing
         | Status::Done
         | Status::Blocked
@@ -101,7 +102,8 @@ pub(super) fn quorum(ledger: &Ledger, policy: &Policy) -> Result<u32, CliError> 
 }
 
 fn stale_if_waiting(ledger: &Ledger, policy: &Policy) -> Result<Option<String>, CliError> {
-    if policy.status == Status::AwaitingAck { stale(ledger, policy) } else { Ok(None) }
+    let waits = matches!(policy.status, Status::Signing | Status::AwaitingAck);
+    if waits { stale(ledger, policy) } else { Ok(None) }
 }
 
 /// A policy in a list: what its document says, and what to do next.
@@ -192,13 +194,14 @@ pub(super) fn next_step(
         Status::Blocked if policy.dismissed => Ok(None),
         Status::Blocked => again(cx, ledger, policy).map(Some),
         // A command that performs gates it again, or ends it; `ack` would be refused.
-        Status::AwaitingAck
+        Status::Signing | Status::AwaitingAck
             if policy.is_expired(clock::now()) || stale(ledger, policy)?.is_some() =>
         {
             Ok(Some(format!("git agentproto wait {name}")))
         }
         Status::Watching
         | Status::Gating
+        | Status::Signing
         | Status::AwaitingAck
         | Status::Committing
         | Status::Done
@@ -220,15 +223,18 @@ pub(super) fn open_step(cx: &Cx, policy: &Policy, name: &str) -> Option<String> 
         Status::Watching | Status::Gating | Status::Committing => {
             Some(format!("git agentproto wait {name}"))
         }
-        Status::AwaitingAck if cx.inside_session().is_some() => Some(FOR_A_PERSON.to_owned()),
-        Status::AwaitingAck => Some(format!("git agentproto ack {name}")),
+        Status::Signing | Status::AwaitingAck if cx.inside_session().is_some() => {
+            Some(FOR_A_PERSON.to_owned())
+        }
+        Status::Signing | Status::AwaitingAck => Some(format!("git agentproto ack {name}")),
         Status::Blocked | Status::Done | Status::Cancelled => None,
     }
 }
 
 /// Why a candidate can not land any more; `None` while its branch is at its parent.
 pub(super) fn stale(ledger: &Ledger, policy: &Policy) -> Result<Option<String>, CliError> {
-    let (Some(commit), Some(candidate)) = (&policy.spec.commit, &policy.candidate) else {
+    let candidate = policy.candidate.or(policy.unsigned);
+    let (Some(commit), Some(candidate)) = (&policy.spec.commit, candidate) else {
         return Ok(None);
     };
     let tip = ledger.store().reference(&commit.branch).map_err(LedgerError::from)?;

@@ -36,8 +36,14 @@ pub(super) fn run(cx: &Cx, args: CommitArgs) -> Result<u8, CliError> {
     let notices = warn::of_policy(cx, &ledger, &id, &recording.left_out);
     let held = settle(cx, &ledger, &id, args.common.no_wait);
     let mut policy = ledger.require_policy(&id)?;
-    let asks = policy.status == Status::AwaitingAck && cx.inside_session().is_none();
-    if asks && !args.common.no_wait && cx.is_interactive() {
+    let alone = args.common.no_wait || cx.inside_session().is_some() || !cx.is_interactive();
+    if policy.status == Status::Signing && !alone {
+        ack::sign_now(cx, &ledger, &id)?;
+        settle(cx, &ledger, &id, false);
+        policy = ledger.require_policy(&id)?;
+    }
+    let asks = policy.status == Status::AwaitingAck && !alone;
+    if asks {
         let said = ack::ask_in_place(cx, &ledger, &id)?;
         policy = ledger.require_policy(&id)?;
         if let Some(said) = said {

@@ -81,7 +81,7 @@ fn object(done: &InitDone, dry_run: bool) -> Value {
         "steps": steps.collect::<Vec<_>>(),
         "repoId": done.repo_id.to_string(),
         "trustedRef": done.trusted_ref,
-        "key": done.key.to_string_lossy(),
+        "key": done.key,
         "signers": done.signers,
         "proposals": done.proposals,
     })

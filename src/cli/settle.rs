@@ -96,7 +96,7 @@ pub(super) fn exit_of(policy: &Policy) -> u8 {
                 Some(Verdict::Pass | Verdict::Fail) | None => exit::NO,
             },
         },
-        Status::AwaitingAck => exit::PERSON,
+        Status::Signing | Status::AwaitingAck => exit::PERSON,
         Status::Watching | Status::Gating | Status::Committing => exit::BROKEN,
     }
 }

@@ -20,6 +20,7 @@ use crate::{
         session::Session,
     },
     ledger::{Ledger, LedgerError},
+    limits,
     runtime::live,
     store::trusted::Rules,
     sys::{
@@ -122,7 +123,7 @@ impl Overview {
         };
         for policy in all {
             match policy.status {
-                Status::AwaitingAck => {
+                Status::Signing | Status::AwaitingAck => {
                     let stale = answer::stale(ledger, &policy)?;
                     overview.acks.push(Waiting { policy, stale });
                 }

@@ -43,7 +43,7 @@ fn usage_errors_are_one_sentence_and_a_hint() {
         ),
         (
             "ap policy list --state odd",
-            "error: invalid value 'odd' for '--state <STATE>': [possible values: watching, gating, \
+            "error: invalid value 'odd' for '--state <STATE>': [possible values: watching, gating, signing, \
              awaiting-ack, committing, done, blocked, cancelled] [usage]\n\
              hint: see `git agentproto help`\n",
         ),

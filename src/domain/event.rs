@@ -5,7 +5,7 @@ use super::{
     gate::GateResult,
     ids::{PolicyId, SessionId},
     oid::Oid,
-    policy::{AckRecord, Candidate, Outcome, PolicySpec},
+    policy::{AckRecord, Candidate, Outcome, PolicySpec, Unsigned},
     session::{EndReason, Exit, OpenRequest},
     time::Timestamp,
 };
@@ -210,6 +210,9 @@ bodies! {
         /// Commit that an `emit` policy's lines are noted on.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         noted_on: Option<Oid>,
+        /// The commit as it is to be signed, when what signs it needs a person.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        unsigned: Option<Unsigned>,
     }
     /// `policy:failed`.
     PolicyFailed {

@@ -6,7 +6,7 @@ use super::{
     gate::GateResult,
     ids::{PolicyId, SessionId},
     oid::Oid,
-    policy::{AckRecord, Candidate, PolicySpec},
+    policy::{AckRecord, Candidate, PolicySpec, Unsigned},
     session::{EndReason, Exit, OpenRequest},
     time::Timestamp,
 };
@@ -59,6 +59,15 @@ pub enum Input {
         attempt: u32,
         /// With what.
         run: GateRun,
+    },
+    /// What waited for a signature has it.
+    CommitSigned {
+        /// Whose.
+        policy: PolicyId,
+        /// What was to be signed.
+        unsigned: Oid,
+        /// What came of it.
+        candidate: Candidate,
     },
     /// A signed line arrived.
     AckArrived {
@@ -179,6 +188,8 @@ pub enum RunEnd {
     Green,
     /// All green, and there is something to commit.
     Ready(Candidate),
+    /// All green, and what is to be committed waits for a person to sign it.
+    Unsigned(Unsigned),
     /// All green, and there is nothing to commit.
     NoChange,
     /// A clear no.

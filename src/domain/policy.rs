@@ -31,6 +31,8 @@ pub enum Status {
     Watching,
     /// Its gates run.
     Gating,
+    /// Green, and the commit still has to be signed: what signs it needs a person.
+    Signing,
     /// A person is asked.
     AwaitingAck,
     /// The branch is being moved.
@@ -45,9 +47,10 @@ pub enum Status {
 
 impl Status {
     /// Every state there is.
-    pub const ALL: [Self; 7] = [
+    pub const ALL: [Self; 8] = [
         Self::Watching,
         Self::Gating,
+        Self::Signing,
         Self::AwaitingAck,
         Self::Committing,
         Self::Done,
@@ -61,6 +64,7 @@ impl Status {
         match self {
             Self::Watching => "watching",
             Self::Gating => "gating",
+            Self::Signing => "signing",
             Self::AwaitingAck => "awaiting-ack",
             Self::Committing => "committing",
             Self::Done => "done",
@@ -74,7 +78,11 @@ impl Status {
     pub fn is_terminal(self) -> bool {
         match self {
             Self::Done | Self::Blocked | Self::Cancelled => true,
-            Self::Watching | Self::Gating | Self::AwaitingAck | Self::Committing => false,
+            Self::Watching
+            | Self::Gating
+            | Self::Signing
+            | Self::AwaitingAck
+            | Self::Committing => false,
         }
     }
 }
@@ -219,6 +227,16 @@ pub struct Candidate {
     pub parent: Oid,
 }
 
+/// A commit that is made but for its signature.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Unsigned {
+    /// The commit without it.
+    pub candidate: Candidate,
+    /// Why it has none yet.
+    pub because: String,
+}
+
 /// A consumed ack.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -286,12 +304,15 @@ pub struct Policy {
     /// Commit that an `emit` policy's gate lines are noted on.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub noted_on: Option<Oid>,
-    /// Code of why it is blocked or cancelled.
+    /// Code of why it is blocked, cancelled, or waits to be signed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
     /// One sentence more than the code says.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub because: Option<String>,
+    /// The commit as it is to be signed, while that waits for a person.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub unsigned: Option<Candidate>,
     /// What waits for the ack.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub candidate: Option<Candidate>,

@@ -445,7 +445,11 @@ fn was_allowed(policy: &Policy, story: &Story) -> Result<(), Fault> {
             }
             None => Err(ungoverned(format!("nobody approved it, its policy is {status}"))),
         },
-        Status::Cancelled | Status::Blocked | Status::Watching | Status::Gating => {
+        Status::Cancelled
+        | Status::Blocked
+        | Status::Watching
+        | Status::Gating
+        | Status::Signing => {
             let reason = policy.reason.as_deref().unwrap_or("no reason");
             Err(ungoverned(format!("its policy is {status} ({reason}), it must not land")))
         }

@@ -113,6 +113,9 @@ pub fn decide(state: &State, input: Input, now: Now) -> Result<Decision, Refusal
         Input::GatesEnded { policy, attempt, run } => {
             policy::gates_ended(&mut draft, &policy, attempt, run)?;
         }
+        Input::CommitSigned { policy, unsigned, candidate } => {
+            policy::signed(&mut draft, &policy, &unsigned, candidate)?;
+        }
         Input::AckArrived { policy, ack } => ack::arrived(&mut draft, &policy, *ack)?,
         Input::BranchMoved { policy } => policy::branch_moved(&mut draft, &policy)?,
         Input::TipMoved { policy, tip } => policy::tip_moved(&mut draft, &policy, tip)?,

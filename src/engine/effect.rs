@@ -26,6 +26,13 @@ pub enum Effect {
         /// Which run.
         attempt: u32,
     },
+    /// Have the commit signed that waits for it.
+    Sign {
+        /// Whose.
+        policy: PolicyId,
+        /// Of which run.
+        attempt: u32,
+    },
     /// Write the gate lines of the last attempt into the note of their commit.
     NoteGates {
         /// Whose.
@@ -57,7 +64,7 @@ impl Effect {
     #[must_use]
     pub fn recovery(&self) -> Recovery {
         match self {
-            Self::RunGates { .. } => Recovery::Keyed,
+            Self::RunGates { .. } | Self::Sign { .. } => Recovery::Keyed,
             Self::KillGates { .. }
             | Self::NoteGates { .. }
             | Self::Land { .. }
@@ -70,7 +77,10 @@ impl Effect {
     pub fn is_note(&self) -> bool {
         match self {
             Self::NoteGates { .. } | Self::NoteAcks { .. } => true,
-            Self::RunGates { .. } | Self::KillGates { .. } | Self::Land { .. } => false,
+            Self::RunGates { .. }
+            | Self::KillGates { .. }
+            | Self::Sign { .. }
+            | Self::Land { .. } => false,
         }
     }
 
@@ -80,6 +90,7 @@ impl Effect {
         match self {
             Self::RunGates { policy, .. }
             | Self::KillGates { policy, .. }
+            | Self::Sign { policy, .. }
             | Self::NoteGates { policy }
             | Self::Land { policy }
             | Self::NoteAcks { policy } => policy,
@@ -91,6 +102,12 @@ impl Effect {
 #[must_use]
 pub fn gate_key(policy: &PolicyId, attempt: u32) -> String {
     format!("gate.{policy}.{attempt}")
+}
+
+/// Name of a signing: the key of its live file.
+#[must_use]
+pub fn sign_key(policy: &PolicyId, attempt: u32) -> String {
+    format!("sign.{policy}.{attempt}")
 }
 
 /// What is to be done for a policy in this state, whatever was done before.
@@ -105,6 +122,7 @@ pub fn due(policy: &Policy) -> Vec<Effect> {
         Status::Watching => vec![],
         Status::Gating if policy.green => vec![],
         Status::Gating => vec![Effect::RunGates { policy: id(), attempt: policy.attempt }],
+        Status::Signing => vec![Effect::Sign { policy: id(), attempt: policy.attempt }],
         // The receipt is written before the branch moves: once the policy is over nobody looks for it again.
         Status::Committing => notes.chain([Effect::Land { policy: id() }]).collect(),
         Status::AwaitingAck | Status::Done | Status::Blocked | Status::Cancelled => notes.collect(),

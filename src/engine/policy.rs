@@ -17,7 +17,9 @@ use crate::{
         ids::PolicyId,
         input::{Covers, GateRun, RunEnd},
         oid::Oid,
-        policy::{CommitSpec, OnStale, Outcome, Policy, PolicySpec, Status, Then},
+        policy::{
+            Candidate, CommitSpec, OnStale, Outcome, Policy, PolicySpec, Status, Then, Unsigned,
+        },
         session::{Session, Turn},
     },
     limits,
@@ -54,15 +56,18 @@ fn illegal(id: &PolicyId, body: &Body, state: &str) -> Illegal {
 
 /// The table of states and events; what is not in it cannot happen.
 fn transition(policy: &mut Policy, body: &Body, recorded: &Recorded) -> Result<(), ()> {
-    use Status::{AwaitingAck, Blocked, Cancelled, Committing, Done, Gating, Watching};
+    use Status::{AwaitingAck, Blocked, Cancelled, Committing, Done, Gating, Signing, Watching};
     match (policy.status, body) {
-        (Watching | Gating | AwaitingAck | Committing, Body::GatingStarted(e))
+        (Watching | Gating | Signing | AwaitingAck | Committing, Body::GatingStarted(e))
             if e.attempt == policy.attempt + 1 =>
         {
             gate(policy, e)?;
         }
         (Gating, Body::GatePassed(e)) if may_pass(policy, e) => passed(policy, e),
-        (Gating, Body::CommitReady(e)) if policy.green && asks_enough(policy, e.ack) => {
+        (Gating | Signing, Body::CommitReady(e))
+            if policy.green && asks_enough(policy, e.ack) && is_gated(policy, &e.candidate) =>
+        {
+            settle_signing(policy);
             policy.candidate = Some(e.candidate);
             policy.request_seq = Some(recorded.seq);
             policy.status = if e.ack { AwaitingAck } else { Committing };
@@ -83,19 +88,40 @@ fn transition(policy: &mut Policy, body: &Body, recorded: &Recorded) -> Result<(
         (Gating, Body::PolicyFailed(_) | Body::PolicyCancelled(_)) if policy.green => {
             return Err(());
         }
-        (Watching | Gating | AwaitingAck | Committing, Body::PolicyFailed(e)) => failed(policy, e),
-        (Watching | Gating | AwaitingAck, Body::PolicyCancelled(e)) => {
+        (Watching | Gating | Signing | AwaitingAck | Committing, Body::PolicyFailed(e)) => {
+            failed(policy, e);
+        }
+        (Watching | Gating | Signing | AwaitingAck, Body::PolicyCancelled(e)) => {
             policy.status = Cancelled;
             policy.reason = Some("cancelled".to_owned());
             policy.because.clone_from(&e.because);
         }
         // It stays what it is: nobody is asked about it any more.
         (Blocked, Body::PolicyDismissed(_)) if !policy.dismissed => policy.dismissed = true,
-        (Watching | Gating | AwaitingAck | Committing | Done | Blocked | Cancelled, _) => {
+        (
+            Watching | Gating | Signing | AwaitingAck | Committing | Done | Blocked | Cancelled,
+            _,
+        ) => {
             return Err(());
         }
     }
+    if policy.status != Signing {
+        policy.unsigned = None;
+    }
     Ok(())
+}
+
+/// What is signed is what waited for it, but for the signature.
+fn is_gated(policy: &Policy, candidate: &Candidate) -> bool {
+    policy.unsigned.is_none_or(|u| (u.tree, u.parent) == (candidate.tree, candidate.parent))
+}
+
+/// Why it was not signed yet is of no interest any more.
+fn settle_signing(policy: &mut Policy) {
+    if policy.status == Status::Signing {
+        policy.reason = None;
+        policy.because = None;
+    }
 }
 
 /// A gate run begins. What was said of an earlier candidate does not count for the next one.
@@ -109,11 +135,13 @@ fn gate(policy: &mut Policy, event: &GatingStarted) -> Result<(), ()> {
     match policy.status {
         Status::Gating | Status::Committing => policy.regates += 1,
         Status::Watching
+        | Status::Signing
         | Status::AwaitingAck
         | Status::Done
         | Status::Blocked
         | Status::Cancelled => {}
     }
+    settle_signing(policy);
     policy.status = Status::Gating;
     policy.attempt = event.attempt;
     policy.green = false;
@@ -160,7 +188,9 @@ fn may_pass(policy: &Policy, event: &GatePassed) -> bool {
         (Then::Emit, Some(Outcome::NoOp | Outcome::Committed) | None)
         | (Then::Commit, Some(Outcome::Passed | Outcome::Committed)) => false,
     };
-    fits && !policy.green && event.attempt == policy.attempt
+    let signs =
+        event.unsigned.is_none() || (policy.spec.then == Then::Commit && event.outcome.is_none());
+    fits && signs && !policy.green && event.attempt == policy.attempt
 }
 
 /// A person is asked unless the policy was attached without.
@@ -186,6 +216,7 @@ fn attached(id: &PolicyId, recorded: &Recorded, spec: &PolicySpec) -> Policy {
         green: false,
         results: vec![],
         noted_on: None,
+        unsigned: None,
         reason: None,
         because: None,
         candidate: None,
@@ -209,6 +240,12 @@ fn passed(policy: &mut Policy, event: &GatePassed) {
     if let Some(outcome) = event.outcome {
         policy.status = Status::Done;
         policy.outcome = Some(outcome);
+    }
+    if let Some(Unsigned { candidate, because }) = &event.unsigned {
+        policy.status = Status::Signing;
+        policy.unsigned = Some(*candidate);
+        policy.reason = Some(Code::SigningNeedsPerson.as_str().to_owned());
+        policy.because = Some(because.clone());
     }
 }
 
@@ -344,10 +381,12 @@ pub(super) fn moved(
 pub(super) fn tip_moved(draft: &mut Draft, id: &PolicyId, tip: Option<Oid>) -> Result<(), Refusal> {
     let policy = load(draft, id)?;
     let by_itself = policy.status == Status::Committing;
-    match (policy.status, policy.candidate, &policy.spec.commit) {
-        (Status::AwaitingAck | Status::Committing, Some(candidate), Some(commit))
-            if tip != Some(candidate.parent) =>
-        {
+    match (policy.status, policy.candidate.or(policy.unsigned), &policy.spec.commit) {
+        (
+            Status::Signing | Status::AwaitingAck | Status::Committing,
+            Some(candidate),
+            Some(commit),
+        ) if tip != Some(candidate.parent) => {
             let at = tip.map_or_else(|| "gone".to_owned(), |tip| format!("at {tip}"));
             let because = format!("{} is {at}, not at {}", commit.branch, candidate.parent);
             moved(draft, &policy, because, by_itself)
@@ -381,15 +420,19 @@ pub(super) fn gates_ended(
     // Whatever the gates said: what ends in time is decided by the instant at which it is recorded.
     let end = if policy.is_expired(draft.at()) { RunEnd::OutOfTime } else { end };
     let pass = |results: Vec<GateResult>, outcome| {
-        Body::from(GatePassed { attempt, results, voided, outcome, noted_on })
+        Body::from(GatePassed { attempt, results, voided, outcome, noted_on, unsigned: None })
     };
     match end {
         RunEnd::Green => emit(draft, &policy, pass(results, Some(Outcome::Passed))),
         RunEnd::NoChange => emit(draft, &policy, pass(results, Some(Outcome::NoOp))),
         RunEnd::Ready(candidate) => {
             emit(draft, &policy, pass(results, None))?;
-            let ack = policy.spec.commit.as_ref().is_none_or(CommitSpec::needs_ack);
-            emit(draft, &policy, CommitReady { candidate, ack }.into())
+            ready(draft, &policy, candidate)
+        }
+        RunEnd::Unsigned(unsigned) => {
+            let (outcome, unsigned) = (None, Some(unsigned));
+            let passed = GatePassed { attempt, results, voided, outcome, noted_on, unsigned };
+            emit(draft, &policy, passed.into())
         }
         RunEnd::Moved { because } => moved(draft, &policy, because, true),
         RunEnd::OutOfTime => {
@@ -403,6 +446,33 @@ pub(super) fn gates_ended(
             emit(draft, &policy, PolicyFailed { reason, because, results, voided, noted_on }.into())
         }
     }
+}
+
+/// There is a candidate: a person is asked, or it may land.
+fn ready(draft: &mut Draft, policy: &Policy, candidate: Candidate) -> Result<(), Refusal> {
+    let ack = policy.spec.commit.as_ref().is_none_or(CommitSpec::needs_ack);
+    emit(draft, policy, CommitReady { candidate, ack }.into())
+}
+
+/// Decides that what waited for a signature has it.
+pub(super) fn signed(
+    draft: &mut Draft,
+    id: &PolicyId,
+    unsigned: &Oid,
+    candidate: Candidate,
+) -> Result<(), Refusal> {
+    let policy = load(draft, id)?;
+    if policy.status != Status::Signing {
+        return Err(not_in(&policy, Status::Signing));
+    }
+    if policy.unsigned.is_none_or(|u| u.commit != *unsigned) || !is_gated(&policy, &candidate) {
+        let because = format!("{unsigned} is not what waits to be signed");
+        return Err(refuse(Code::Terminal, id, because));
+    }
+    if policy.is_expired(draft.at()) {
+        return expire(draft, &policy);
+    }
+    ready(draft, &policy, candidate)
 }
 
 /// Decides that the branch holds the candidate.
@@ -427,9 +497,12 @@ pub(super) fn landing_impossible(
     let policy = load(draft, id)?;
     match policy.status {
         Status::Committing | Status::AwaitingAck => fail(draft, &policy, code, because),
-        Status::Watching | Status::Gating | Status::Done | Status::Blocked | Status::Cancelled => {
-            Err(not_in(&policy, Status::Committing))
-        }
+        Status::Watching
+        | Status::Gating
+        | Status::Signing
+        | Status::Done
+        | Status::Blocked
+        | Status::Cancelled => Err(not_in(&policy, Status::Committing)),
     }
 }
 
@@ -441,7 +514,7 @@ pub(super) fn cancel(
 ) -> Result<(), Refusal> {
     let policy = load(draft, id)?;
     match policy.status {
-        Status::Watching | Status::Gating | Status::AwaitingAck => {
+        Status::Watching | Status::Gating | Status::Signing | Status::AwaitingAck => {
             emit(draft, &policy, PolicyCancelled { because }.into())
         }
         Status::Committing => {
@@ -466,7 +539,11 @@ pub(super) fn dismiss(
             Ok(None)
         }
         Status::Done | Status::Cancelled => Err(terminal(&policy)),
-        Status::Watching | Status::Gating | Status::AwaitingAck | Status::Committing => {
+        Status::Watching
+        | Status::Gating
+        | Status::Signing
+        | Status::AwaitingAck
+        | Status::Committing => {
             let because = format!("the policy is {}, not blocked", policy.status.as_str());
             Err(refuse(Code::NotBlocked, id, because))
         }

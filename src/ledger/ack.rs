@@ -1,6 +1,6 @@
 //! `ack`: signs a person's answer and records what it turned out to be worth.
 //!
-//! Contract: no program is run and no file of a working tree is read. Whatever cannot be signed is refused
+//! Contract: no program is run but the one that signs, if the key needs one, and no file of a working tree is read. Whatever cannot be signed is refused
 //! before anything is recorded; a line that was signed is judged under the lock, against the policy, the branch
 //! and the signers as they are at that instant, and a bad one leaves exactly one `ack:refused` (decisions 22).
 
@@ -22,12 +22,13 @@ use crate::{
         choose::{SignersInForce, load_signing_key},
         exclude::Excluded,
         key::SigningKey,
+        program::Program,
     },
     store::{candidate, settings::expand_path, trusted::Trust},
-    sys::clock,
+    sys::{clock, spawn::Presence},
     wire::{ack_line::AckLine, gate_line::gates_digest},
 };
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// Set in everything a supervised session starts.
 pub(super) const SESSION_VARIABLE: &str = "AGENTPROTO_SESSION_ID";
@@ -47,6 +48,8 @@ pub struct AckAsk {
     pub key: Option<PathBuf>,
     /// The candidate that was reviewed; any when absent.
     pub candidate: Option<Oid>,
+    /// Whether what signs can ask somebody.
+    pub presence: Presence,
 }
 
 /// An answer that was given and accepted.
@@ -103,7 +106,19 @@ impl Ledger {
         let email = repo.config_snapshot().string("user.email").map(|email| email.to_string());
         let statement =
             court.statement(&policy, &request, ask, &court.principal(&key, email.as_deref()))?;
-        let line = sign::sign(statement, &key)
+        let location = self.store.location();
+        let name = format!("ack.{id}.{}", clock::now().ms());
+        let dir = location.agent_dir().join("tmp").join(name);
+        let top = location.worktree.as_ref().map(|w| w.top.as_path());
+        let outside: Vec<&Path> = top.into_iter().chain([location.common_dir.as_path()]).collect();
+        let program = Program {
+            repo: &repo,
+            env: &self.env,
+            outside: &outside,
+            dir: &dir,
+            presence: ask.presence,
+        };
+        let line = sign::sign(statement, &key, Some(&program))
             .map_err(|e| LedgerError::refused(e.code(), id.as_str(), e.to_string()))?;
         let recording = self.consume(id, &line.encode(), &court)?;
         accepted(recording, id, line, request.candidate.commit)
@@ -134,7 +149,7 @@ impl Ledger {
         let is = format!("the policy is {}", policy.status.as_str());
         match policy.status {
             Status::AwaitingAck => {}
-            Status::Watching | Status::Gating | Status::Committing => {
+            Status::Watching | Status::Gating | Status::Signing | Status::Committing => {
                 return Err(LedgerError::refused(Code::NotAwaiting, id, is));
             }
             Status::Done | Status::Blocked | Status::Cancelled => {

@@ -16,16 +16,14 @@ use crate::{
     limits,
     sign::choose::SignersInForce,
     store::{
-        candidate::message,
+        candidate::{message, signing::Signer},
         expand::{ExpandError, Expanded, LeftOut, expand},
         git::Git,
         identity,
         paths::{self, Allow, PathProblem},
         settings::protected_bool,
         trusted::Trust,
-        worktree_state::{
-            Head, Operation, StateError, head, is_unmerged, operation_in_progress, wants_signing,
-        },
+        worktree_state::{Head, Operation, StateError, head, is_unmerged, operation_in_progress},
     },
 };
 use std::{collections::HashSet, ffi::OsStr, os::unix::ffi::OsStrExt};
@@ -53,7 +51,7 @@ impl Ledger {
         }
         let message = check_message(&ask.message, problems);
         let site = site?;
-        let branch = check_worktree(site, problems);
+        let branch = self.check_worktree(site, problems);
         let paths = self.check_paths(ask, site, problems, left_out);
         let rules = trust.and_then(|trust| {
             let refused = self.check_ack(ask, &paths, (site, trust));
@@ -191,6 +189,30 @@ impl Ledger {
         }
         refused(format!("{ALLOW_NO_ACK} is not true in a scope of yours"))
     }
+
+    /// What the worktree is in the middle of, who commits, and what this version cannot do; the branch to move.
+    fn check_worktree(&self, site: &Site, problems: &mut Problems) -> Option<String> {
+        let Site { worktree, repo } = site;
+        let operation = operation_in_progress(repo, &worktree.git_dir).map_err(LedgerError::from);
+        if let Some(Some(operation)) = problems.note(WORKTREE, operation) {
+            problems.say(operation.code(), WORKTREE, operation.to_string());
+        }
+        let unmerged: Result<bool, StateError> = is_unmerged(repo);
+        if problems.note(WORKTREE, unmerged.map_err(LedgerError::from)) == Some(true) {
+            problems.say(Code::UnmergedIndex, WORKTREE, Operation::Conflict.to_string());
+        }
+        let branch = check_head(repo, problems);
+        match identity::identity(repo) {
+            Ok(who) => {
+                let signer = Signer::read(repo, &self.env, worktree, &who.committer.to_string());
+                if let Err(e) = signer {
+                    problems.say(e.code(), "commit.gpgSign", e.to_string());
+                }
+            }
+            Err(e) => problems.say(e.code(), "identity", e.to_string()),
+        }
+        branch
+    }
 }
 
 /// With `--recursive` a slash at the end says what is meant anyway.
@@ -223,29 +245,6 @@ fn check_message(raw: &[u8], problems: &mut Problems) -> Option<String> {
     let text = String::from_utf8(cleaned)
         .map_err(|e| LedgerError::refused(Code::Malformed, "the commit message", e.to_string()));
     problems.note(MESSAGE, text)
-}
-
-/// What the worktree is in the middle of, who commits, and what this version cannot do; the branch to move.
-fn check_worktree(site: &Site, problems: &mut Problems) -> Option<String> {
-    let Site { worktree, repo } = site;
-    let operation = operation_in_progress(repo, &worktree.git_dir).map_err(LedgerError::from);
-    if let Some(Some(operation)) = problems.note(WORKTREE, operation) {
-        problems.say(operation.code(), WORKTREE, operation.to_string());
-    }
-    let unmerged: Result<bool, StateError> = is_unmerged(repo);
-    if problems.note(WORKTREE, unmerged.map_err(LedgerError::from)) == Some(true) {
-        problems.say(Code::UnmergedIndex, WORKTREE, Operation::Conflict.to_string());
-    }
-    let branch = check_head(repo, problems);
-    if let Err(e) = identity::identity(repo) {
-        problems.say(e.code(), "identity", e.to_string());
-    }
-    let signing = wants_signing(repo).map_err(LedgerError::from);
-    if problems.note(WORKTREE, signing) == Some(true) {
-        let what = "commit.gpgSign";
-        problems.say(Code::CommitSigningUnsupported, what, format!("the repository has {what}"));
-    }
-    branch
 }
 
 fn check_head(repo: &gix::Repository, problems: &mut Problems) -> Option<String> {

@@ -45,7 +45,10 @@ impl Receipt {
         let of = |effect: &Effect| match effect {
             Effect::NoteGates { .. } => Self::of_gates(policy),
             Effect::NoteAcks { .. } => Self::of_acks(policy),
-            Effect::RunGates { .. } | Effect::Land { .. } | Effect::KillGates { .. } => None,
+            Effect::RunGates { .. }
+            | Effect::Sign { .. }
+            | Effect::Land { .. }
+            | Effect::KillGates { .. } => None,
         };
         engine::due(policy).iter().filter_map(of).collect()
     }

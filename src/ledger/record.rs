@@ -199,6 +199,7 @@ fn touches(input: &Input) -> Vec<Entity> {
             spec.session_ids.iter().cloned().map(Entity::Session).collect()
         }
         Input::GatesEnded { policy, .. }
+        | Input::CommitSigned { policy, .. }
         | Input::AckArrived { policy, .. }
         | Input::BranchMoved { policy }
         | Input::TipMoved { policy, .. }

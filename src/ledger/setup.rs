@@ -54,7 +54,7 @@ pub struct InitDone {
     /// Full name of the trusted ref.
     pub trusted_ref: String,
     /// The key file that signs.
-    pub key: PathBuf,
+    pub key: String,
     /// The allowed-signers file in force, or path and ref.
     pub signers: String,
     /// Commands the repository is built with that are not allowed yet.
@@ -133,8 +133,8 @@ impl Ledger {
             repo_id: trust.repo_id,
             trusted_ref: trust.trusted_ref,
             key: match key {
-                Key::There(key) => key.path().to_owned(),
-                Key::ToMake(path) => path,
+                Key::There(key) => key.shown(),
+                Key::ToMake(path) => path.display().to_string(),
             },
             signers,
             proposals,
@@ -323,7 +323,7 @@ impl Setup<'_> {
             return Ok(Key::ToMake(path));
         }
         let key = self.ledger.signing_key(&self.repo, &self.trust, None)?;
-        self.step(false, format!("acks are signed with {}", key.path().display()));
+        self.step(false, format!("acks are signed with {}", key.shown()));
         Ok(Key::There(Box::new(key)))
     }
 

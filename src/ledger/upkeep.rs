@@ -31,9 +31,9 @@ impl Ledger {
         if policy.status != Status::Committing && policy.is_expired(clock::now()) {
             return unless_overtaken(self.record(Input::TimeUp { policy: id }));
         }
-        let (Status::AwaitingAck, Some(commit), Some(candidate)) =
-            (policy.status, &policy.spec.commit, policy.candidate)
-        else {
+        let waits = matches!(policy.status, Status::Signing | Status::AwaitingAck);
+        let waiting = policy.candidate.or(policy.unsigned).filter(|_| waits);
+        let (Some(commit), Some(candidate)) = (&policy.spec.commit, waiting) else {
             return Ok(None);
         };
         if self.store.reference(&commit.branch)? == Some(candidate.parent) {

@@ -182,7 +182,8 @@ fn perform_for(ledger: &Ledger, ask: &WaitAsk) -> Result<bool, PerformError> {
 /// A branch that moves, a line in a note and the time leave no trace in the journal: somebody has to look.
 fn changes_unseen(policy: &Policy) -> bool {
     let open = !policy.status.is_terminal();
-    policy.status == Status::AwaitingAck || (open && policy.spec.expires.is_some())
+    matches!(policy.status, Status::Signing | Status::AwaitingAck)
+        || (open && policy.spec.expires.is_some())
 }
 
 fn judge(ledger: &Ledger, ask: &WaitAsk, after: u64) -> Result<Option<Waited>, PerformError> {
@@ -262,7 +263,7 @@ fn of_policy(policy: &Policy, condition: Condition, after: u64) -> Option<u8> {
     let outcome = match policy.status {
         Status::Done => Some(exit::DONE),
         Status::Blocked | Status::Cancelled => Some(exit::NO),
-        Status::AwaitingAck => Some(exit::PERSON),
+        Status::Signing | Status::AwaitingAck => Some(exit::PERSON),
         Status::Watching | Status::Gating | Status::Committing => None,
     };
     match condition {

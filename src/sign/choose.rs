@@ -238,7 +238,7 @@ pub fn load_signing_key(
 
 fn load_value(env: &Env, from: &'static str, value: &str) -> Result<SigningKey, ChooseKeyError> {
     if key::is_literal(value) {
-        return Err(ChooseKeyError::Key { from, source: key::refuse_literal(value) });
+        return key::load_literal(value).map_err(|source| ChooseKeyError::Key { from, source });
     }
     load_file(&expand_path(env, from, value)?, from)
 }

@@ -168,6 +168,7 @@ mod tests {
         let made = key::make(&dir.path().join("k"), "k").unwrap();
         let sig = made
             .private()
+            .unwrap()
             .sign("git", ssh_key::HashAlg::Sha512, b"x")
             .unwrap()
             .to_pem(ssh_key::LineEnding::LF)

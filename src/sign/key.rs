@@ -1,9 +1,9 @@
 //! SSH key files of the person who signs.
 //!
-//! Contract: unit 01 signs with unencrypted OpenSSH private key files of type ed25519 and ecdsa-p256;
-//! every other key is refused by name. Exactly the named key signs: a public key given in place of a
-//! private one selects the private file beside it and must match it. An existing file is never
-//! overwritten.
+//! Contract: unencrypted OpenSSH private key files of type ed25519 and ecdsa-p256 sign by themselves. Encrypted ones, those
+//! of a hardware token and public keys whose private half an agent holds sign through a program (`program`); every other
+//! type is refused by name. Exactly the named key signs: a public key given in place of a private one selects the private file
+//! beside it, which must match it, else the agent. An existing file is never overwritten.
 
 use crate::{
     code::Code,
@@ -35,16 +35,10 @@ pub enum KeyError {
         /// Why.
         why: String,
     },
-    /// Only an agent or a hardware token can sign with it.
-    #[error("{key} is {why}: only an ssh agent could sign with it")]
-    NeedsAgent {
-        /// File or public key.
-        key: String,
-        /// What kind of key it is.
-        why: &'static str,
-    },
     /// A kind of key that is not accepted.
-    #[error("{key} is of type {actual}, expected ed25519 or ecdsa-p256")]
+    #[error(
+        "{key} is of type {actual}, expected ed25519 or ecdsa-p256, or one of these in a hardware token"
+    )]
     Type {
         /// File or public key.
         key: String,
@@ -82,31 +76,57 @@ impl KeyError {
             Self::Unreadable { .. } | Self::NotAKey { .. } | Self::Mismatch { .. } => {
                 Code::KeyUnreadable
             }
-            Self::NeedsAgent { .. } => Code::KeyNeedsAgent,
             Self::Type { .. } => Code::KeyTypeUnsupported,
             Self::Create { .. } | Self::Encode(_) => Code::Io,
         }
     }
 }
 
-/// A private key that can sign here and now.
+/// A key to sign with.
 #[derive(Debug)]
 pub struct SigningKey {
-    private: PrivateKey,
-    path: PathBuf,
+    public: PublicKey,
+    named: Named,
+    secret: Secret,
+}
+
+/// How a person named a key.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Named {
+    /// By this file, of the private key or of the public one.
+    File(PathBuf),
+    /// By its public half itself.
+    Literal,
+}
+
+#[derive(Debug)]
+enum Secret {
+    /// In the file, for everybody to use who can read it.
+    Here(Box<PrivateKey>),
+    /// Behind a passphrase, in a token or in an agent.
+    Elsewhere,
 }
 
 impl SigningKey {
-    /// The file it came from.
+    /// What names it.
     #[must_use]
-    pub fn path(&self) -> &Path {
-        &self.path
+    pub fn named(&self) -> &Named {
+        &self.named
+    }
+
+    /// Its file, else its fingerprint; for people.
+    #[must_use]
+    pub fn shown(&self) -> String {
+        match &self.named {
+            Named::File(path) => path.display().to_string(),
+            Named::Literal => self.fingerprint(),
+        }
     }
 
     /// Its public half.
     #[must_use]
     pub fn public(&self) -> &PublicKey {
-        self.private.public_key()
+        &self.public
     }
 
     /// Its fingerprint, `SHA256:…`.
@@ -115,8 +135,16 @@ impl SigningKey {
         fingerprint(self.public())
     }
 
-    pub(super) fn private(&self) -> &PrivateKey {
-        &self.private
+    /// The key itself; none when a program has to be asked.
+    pub(super) fn private(&self) -> Option<&PrivateKey> {
+        match &self.secret {
+            Secret::Here(private) => Some(private),
+            Secret::Elsewhere => None,
+        }
+    }
+
+    fn elsewhere(public: PublicKey, named: Named) -> Self {
+        Self { public, named, secret: Secret::Elsewhere }
     }
 }
 
@@ -137,10 +165,15 @@ pub fn public_words(key: &PublicKey) -> Result<String, KeyError> {
 
 /// True for the key types that count in acks.
 pub(super) fn is_supported(algorithm: &Algorithm) -> bool {
-    matches!(algorithm, Algorithm::Ed25519 | Algorithm::Ecdsa { curve: EcdsaCurve::NistP256 })
+    is_hardware(algorithm)
+        || matches!(
+            algorithm,
+            Algorithm::Ed25519 | Algorithm::Ecdsa { curve: EcdsaCurve::NistP256 }
+        )
 }
 
-fn is_hardware(algorithm: &Algorithm) -> bool {
+/// True for those whose every use is confirmed at a token.
+pub(super) fn is_hardware(algorithm: &Algorithm) -> bool {
     matches!(algorithm, Algorithm::SkEd25519 | Algorithm::SkEcdsaSha2NistP256)
 }
 
@@ -152,24 +185,21 @@ fn is_hardware(algorithm: &Algorithm) -> bool {
 pub fn load(path: &Path) -> Result<SigningKey, KeyError> {
     let text = read(path)?;
     match PublicKey::from_openssh(text.trim()) {
-        Ok(public) => load_beside(path, &public),
+        Ok(public) => load_beside(path, public),
         Err(_) => parse(path, &text),
     }
 }
 
-/// What a public key without a file can tell: that it needs an agent, or that no agent would help.
-#[must_use]
-pub fn refuse_literal(literal: &str) -> KeyError {
+/// Takes a public key itself (`key::ssh-ed25519 AAAA…`, `ssh-ed25519 AAAA…`); an agent signs with it.
+///
+/// # Errors
+/// It is none, or of a type that does not count.
+pub fn load_literal(literal: &str) -> Result<SigningKey, KeyError> {
     let text = literal.strip_prefix("key::").unwrap_or(literal).trim();
-    match PublicKey::from_openssh(text) {
-        Ok(public) => {
-            let key = fingerprint(&public);
-            require_type(&key, &public.algorithm())
-                .err()
-                .unwrap_or(KeyError::NeedsAgent { key, why: "a public key without a file" })
-        }
-        Err(why) => KeyError::NotAKey { path: PathBuf::from(literal), why: why.to_string() },
-    }
+    let public = PublicKey::from_openssh(text)
+        .map_err(|why| KeyError::NotAKey { path: PathBuf::from(literal), why: why.to_string() })?;
+    require_type(&fingerprint(&public), &public.algorithm())?;
+    Ok(SigningKey::elsewhere(public, Named::Literal))
 }
 
 /// True when a `user.signingKey` value is a public key itself and not a file name.
@@ -186,24 +216,23 @@ fn read(path: &Path) -> Result<String, KeyError> {
     text.map_err(|source| KeyError::Unreadable { path: path.to_owned(), source })
 }
 
-fn load_beside(path: &Path, public: &PublicKey) -> Result<SigningKey, KeyError> {
-    let key = path.display().to_string();
-    require_type(&key, &public.algorithm())?;
-    let alone = KeyError::NeedsAgent { key, why: "a public key without its private file" };
+fn load_beside(path: &Path, public: PublicKey) -> Result<SigningKey, KeyError> {
+    require_type(&path.display().to_string(), &public.algorithm())?;
+    let alone = |public| Ok(SigningKey::elsewhere(public, Named::File(path.to_owned())));
     if path.extension().is_none_or(|e| e != "pub") {
-        return Err(alone);
+        return alone(public);
     }
     let beside = path.with_extension("");
     match files::look_through(&beside) {
         Ok(Some(_)) => {}
-        Ok(None) => return Err(alone),
+        Ok(None) => return alone(public),
         Err(e) => return Err(KeyError::Unreadable { path: beside, source: e.source }),
     }
     let private = parse(&beside, &read(&beside)?)?;
     if private.public().key_data() == public.key_data() {
         return Ok(private);
     }
-    let (expected, actual) = (fingerprint(public), private.fingerprint());
+    let (expected, actual) = (fingerprint(&public), private.fingerprint());
     Err(KeyError::Mismatch { path: beside, expected, actual })
 }
 
@@ -214,21 +243,20 @@ fn parse(path: &Path, text: &str) -> Result<SigningKey, KeyError> {
     }
     let private = PrivateKey::from_openssh(text)
         .map_err(|why| KeyError::NotAKey { path: path.to_owned(), why: why.to_string() })?;
-    require_type(&key, &private.public_key().algorithm())?;
-    if private.is_encrypted() {
-        return Err(KeyError::NeedsAgent { key, why: "encrypted" });
+    let public = private.public_key().clone();
+    require_type(&key, &public.algorithm())?;
+    let named = Named::File(path.to_owned());
+    if private.is_encrypted() || is_hardware(&public.algorithm()) {
+        return Ok(SigningKey::elsewhere(public, named));
     }
-    Ok(SigningKey { private, path: path.to_owned() })
+    Ok(SigningKey { public, named, secret: Secret::Here(Box::new(private)) })
 }
 
 fn require_type(key: &str, algorithm: &Algorithm) -> Result<(), KeyError> {
     if is_supported(algorithm) {
-        Ok(())
-    } else if is_hardware(algorithm) {
-        Err(KeyError::NeedsAgent { key: key.to_owned(), why: "a hardware key" })
-    } else {
-        Err(KeyError::Type { key: key.to_owned(), actual: algorithm.to_string() })
+        return Ok(());
     }
+    Err(KeyError::Type { key: key.to_owned(), actual: algorithm.to_string() })
 }
 
 /// Makes an ed25519 key file (0600) with its `.pub` beside it; parent directories are made (0700).
@@ -252,7 +280,9 @@ pub fn make(path: &Path, comment: &str) -> Result<SigningKey, KeyError> {
         // The pair was not made, so its half goes too; what remains is said by the error.
         let _ = files::remove_optional(&public_path);
     })?;
-    Ok(SigningKey { private, path: path.to_owned() })
+    let public = private.public_key().clone();
+    let named = Named::File(path.to_owned());
+    Ok(SigningKey { public, named, secret: Secret::Here(Box::new(private)) })
 }
 
 fn public_path(path: &Path) -> PathBuf {

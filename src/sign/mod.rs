@@ -1,11 +1,12 @@
 //! SSH signatures: keys, SSHSIG, allowed-signers files, and which of them are in force.
 //!
-//! Contract: no program is ever run here and nothing repository, worktree or command scope says is
-//! believed (invariant 12). What cannot be evaluated is an error, never "unsigned" and never "fine".
+//! Contract: no program is run to check anything, and only the one a person chose to sign (`program`); nothing that
+//! repository, worktree or command scope says is believed (invariant 12). What cannot be evaluated is an error, never "unsigned" and never "fine".
 
 pub mod choose;
 pub mod exclude;
 pub mod key;
+pub mod program;
 pub mod signers;
 pub mod ssh;
 
@@ -18,6 +19,7 @@ use crate::{
     wire::ack_line::{AckLine, payload},
 };
 use key::SigningKey;
+use program::Program;
 use signers::{Signers, Why};
 use ssh::{SigError, SignError};
 
@@ -65,13 +67,17 @@ impl BadAck {
     }
 }
 
-/// Signs a statement; its `key` becomes the key that signs.
+/// Signs a statement; its `key` becomes the key that signs. Without a program only a key signs that needs none.
 ///
 /// # Errors
-/// The key cannot sign.
-pub fn sign(statement: AckStatement, key: &SigningKey) -> Result<AckLine, SignError> {
+/// The key cannot sign, or nobody let it.
+pub fn sign(
+    statement: AckStatement,
+    key: &SigningKey,
+    program: Option<&Program<'_>>,
+) -> Result<AckLine, SignError> {
     let statement = AckStatement { key: key.fingerprint(), ..statement };
-    let sig = ssh::sign(key, payload(&statement).as_bytes())?;
+    let sig = ssh::sign(key, payload(&statement).as_bytes(), program)?;
     Ok(AckLine { statement, sig })
 }
 

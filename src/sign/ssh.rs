@@ -1,29 +1,46 @@
 //! SSHSIG signatures (OpenSSH `PROTOCOL.sshsig`) as one base64 word.
 //!
 //! Contract: what is made here is accepted by `ssh-keygen -Y verify`, what `ssh-keygen -Y sign` makes
-//! with an ed25519 or ecdsa-p256 key is accepted here. Always SHA-512, version 1, nothing reserved, and
+//! with an ed25519 or ecdsa-p256 key, in a hardware token or not, is accepted here. Always SHA-512, version 1, nothing reserved, and
 //! only the one binary spelling of a signature. Who the key belongs to is not judged here.
 
 use super::{
     NAMESPACE,
-    key::{SigningKey, is_supported},
+    key::{SigningKey, is_hardware, is_supported},
+    program::{Program, ProgramError},
 };
 use crate::{code::Code, domain::ack::AckOutcome};
 use ssh_key::{HashAlg, LineEnding, PublicKey, SshSig};
 
 /// A signature could not be made.
 #[derive(Debug, thiserror::Error)]
-#[error("cannot sign with {key}: {source}")]
-pub struct SignError {
-    key: String,
-    source: ssh_key::Error,
+pub enum SignError {
+    /// The key does not sign.
+    #[error("cannot sign with {key}: {source}")]
+    Key {
+        /// Its fingerprint.
+        key: String,
+        /// Why not.
+        source: ssh_key::Error,
+    },
+    /// The program that would have signed does not.
+    #[error("cannot sign with {key}: {source}")]
+    Program {
+        /// Its fingerprint.
+        key: String,
+        /// Why not.
+        source: ProgramError,
+    },
 }
 
 impl SignError {
     /// Its stable code.
     #[must_use]
     pub fn code(&self) -> Code {
-        Code::KeyTypeUnsupported
+        match self {
+            Self::Key { .. } => Code::KeyTypeUnsupported,
+            Self::Program { source, .. } => source.code(),
+        }
     }
 }
 
@@ -42,6 +59,9 @@ pub enum SigError {
     /// It was made with a kind of key that is not accepted.
     #[error("the signature is by a key of type {0}, expected ed25519 or ecdsa-p256")]
     KeyType(String),
+    /// A hardware token made it without anybody touching it.
+    #[error("the signature was made by a hardware token that nobody touched")]
+    NobodyThere,
     /// It does not fit the bytes.
     #[error("the signature does not fit what it signs")]
     Forged,
@@ -53,7 +73,9 @@ impl SigError {
     pub fn outcome(&self) -> AckOutcome {
         match self {
             Self::Malformed(_) => AckOutcome::Malformed,
-            Self::Namespace { .. } | Self::KeyType(_) => AckOutcome::Unauthorized,
+            Self::Namespace { .. } | Self::KeyType(_) | Self::NobodyThere => {
+                AckOutcome::Unauthorized
+            }
             Self::Forged => AckOutcome::Forged,
         }
     }
@@ -63,7 +85,7 @@ impl SigError {
     pub fn code(&self) -> Code {
         match self {
             Self::Malformed(_) => Code::Malformed,
-            Self::Namespace { .. } | Self::KeyType(_) => Code::Unauthorized,
+            Self::Namespace { .. } | Self::KeyType(_) | Self::NobodyThere => Code::Unauthorized,
             Self::Forged => Code::Forged,
         }
     }
@@ -72,10 +94,23 @@ impl SigError {
 /// Signs `payload` for acks; the result is the binary SSHSIG in base64 without line breaks.
 ///
 /// # Errors
-/// The key cannot sign.
-pub fn sign(key: &SigningKey, payload: &[u8]) -> Result<String, SignError> {
-    let failed = |source| SignError { key: key.fingerprint(), source };
-    let sig = key.private().sign(NAMESPACE, HashAlg::Sha512, payload).map_err(failed)?;
+/// The key cannot sign, or nobody let it.
+pub fn sign(
+    key: &SigningKey,
+    payload: &[u8],
+    program: Option<&Program<'_>>,
+) -> Result<String, SignError> {
+    let failed = |source| SignError::Key { key: key.fingerprint(), source };
+    let sig = match key.private() {
+        Some(private) => private.sign(NAMESPACE, HashAlg::Sha512, payload).map_err(failed)?,
+        None => {
+            let none = || Err(ProgramError::Refused("no program is asked here".to_owned()));
+            let made = program.map_or_else(none, |program| program.sign(key, payload));
+            let pem =
+                made.map_err(|source| SignError::Program { key: key.fingerprint(), source })?;
+            SshSig::from_pem(pem).map_err(failed)?
+        }
+    };
     encode(&sig).map_err(failed)
 }
 
@@ -89,11 +124,27 @@ pub fn verify(sig_base64: &str, payload: &[u8]) -> Result<PublicKey, SigError> {
     if !is_supported(&key.algorithm()) {
         return Err(SigError::KeyType(key.algorithm().to_string()));
     }
+    if is_hardware(&key.algorithm()) && !somebody_was_there(&sig) {
+        return Err(SigError::NobodyThere);
+    }
     if sig.namespace() != NAMESPACE {
         return Err(SigError::Namespace { actual: sig.namespace().to_owned() });
     }
     key.verify(NAMESPACE, payload, &sig).map_err(|_| SigError::Forged)?;
     Ok(key)
+}
+
+/// A token's signature ends with its flags and its counter (OpenSSH `PROTOCOL.u2f`); the lowest flag says that somebody
+/// touched it. An ack is a person's answer, so it counts with it alone; `ssh-keygen -Y verify` does not ask.
+fn somebody_was_there(sig: &SshSig) -> bool {
+    const COUNTER_BYTES: usize = 4;
+    const TOUCHED: u8 = 1;
+    sig.signature()
+        .as_bytes()
+        .iter()
+        .rev()
+        .nth(COUNTER_BYTES)
+        .is_some_and(|flags| flags & TOUCHED != 0)
 }
 
 /// OpenSSH's armour, which the library reads and writes, around the one word of ours.

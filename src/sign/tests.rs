@@ -2,7 +2,7 @@
 
 use super::{
     choose::{SignersInForce, SignersSource, load_signing_key, own_key_file},
-    key::KeyError,
+    key::{KeyError, Named},
     *,
 };
 use crate::{
@@ -13,7 +13,11 @@ use crate::{
         trusted::{Trust, testing::Lab},
     },
 };
-use ssh_key::{HashAlg, LineEnding, PublicKey, SshSig};
+use ssh_key::{
+    Algorithm, HashAlg, LineEnding, PublicKey, Signature, SshSig,
+    public::{KeyData, SkEd25519},
+    sha2::Digest,
+};
 use std::{
     fs,
     os::unix::fs::PermissionsExt,
@@ -54,7 +58,7 @@ fn statement(key: &key::SigningKey) -> AckStatement {
 }
 
 fn signed(key: &key::SigningKey) -> AckLine {
-    sign(statement(key), key).unwrap()
+    sign(statement(key), key, None).unwrap()
 }
 
 fn signers(text: &str) -> Signers {
@@ -164,7 +168,7 @@ fn a_line_that_names_another_key_is_forged() {
     let both = format!("{EMAIL} {}\n{EMAIL} {}", lab.words(&ada), lab.words(&eve));
     let eve = key::load(&eve).unwrap();
     let statement = statement(&key::load(&ada).unwrap());
-    let sig = ssh::sign(&eve, payload(&statement).as_bytes()).unwrap();
+    let sig = ssh::sign(&eve, payload(&statement).as_bytes(), None).unwrap();
     let why = judge(&AckLine { statement, sig }, &signers(&both), now()).unwrap_err();
     assert!(matches!(why, BadAck::OtherKey { .. }), "{why}");
     assert_eq!(why.outcome(), AckOutcome::Forged);
@@ -190,7 +194,7 @@ fn case_125_a_good_signature_of_a_stranger_is_unauthorized() {
 fn broken_signature_bytes_are_malformed_and_broken_signatures_forged() {
     let lab = Lab::new();
     let key = key::load(&ed25519(&lab, "ed")).unwrap();
-    let sig = ssh::sign(&key, b"m").unwrap();
+    let sig = ssh::sign(&key, b"m", None).unwrap();
     let outcome = |sig: &str| ssh::verify(sig, b"m").unwrap_err().outcome();
     for broken in ["", "AAAA", &sig[4..], &sig[..sig.len() - 4], &format!("{sig}AAAA"), "é", "a\nb"]
     {
@@ -205,7 +209,7 @@ fn broken_signature_bytes_are_malformed_and_broken_signatures_forged() {
 #[test]
 fn a_signature_has_one_spelling() {
     let lab = Lab::new();
-    let sig = ssh::sign(&key::load(&ed25519(&lab, "ed")).unwrap(), b"m").unwrap();
+    let sig = ssh::sign(&key::load(&ed25519(&lab, "ed")).unwrap(), b"m", None).unwrap();
     for at in 0..=sig.len() {
         for more in ["\n", "\r", "\r\n", " ", "=", "\n-----END SSH SIGNATURE-----\n"] {
             let other = format!("{}{more}{}", &sig[..at], &sig[at..]);
@@ -218,17 +222,16 @@ fn a_signature_has_one_spelling() {
 fn the_same_bytes_armoured_are_what_the_library_reads() {
     let lab = Lab::new();
     let key = key::load(&ed25519(&lab, "ed")).unwrap();
-    let expected = key.private().sign(NAMESPACE, HashAlg::Sha512, b"m").unwrap();
+    let expected = key.private().unwrap().sign(NAMESPACE, HashAlg::Sha512, b"m").unwrap();
     let pem = expected.to_pem(LineEnding::LF).unwrap();
     assert_eq!(SshSig::from_pem(&pem).unwrap(), expected);
     let joined: String = pem.lines().filter(|l| !l.starts_with('-')).collect();
-    assert_eq!(ssh::sign(&key, b"m").unwrap(), joined);
+    assert_eq!(ssh::sign(&key, b"m", None).unwrap(), joined);
 }
 
 #[test]
 fn unusable_keys_are_refused_by_name() {
     let lab = Lab::new();
-    let encrypted = lab.ssh_key("locked", &["-t", "ed25519", "-N", "secret"]);
     let rsa = lab.ssh_key("rsa", &["-t", "rsa", "-b", "2048", "-N", ""]);
     let pem = lab.ssh_key("pem", &["-t", "rsa", "-b", "2048", "-N", "", "-m", "PEM"]);
     let p384 = lab.ssh_key("p384", &["-t", "ecdsa", "-b", "384", "-N", ""]);
@@ -237,9 +240,6 @@ fn unusable_keys_are_refused_by_name() {
     let text = lab.home().join("text");
     fs::write(&text, "hello").unwrap();
     let code = |path: &Path| key::load(path).unwrap_err().code();
-    assert_eq!(code(&encrypted), Code::KeyNeedsAgent);
-    assert_eq!(code(&encrypted.with_extension("pub")), Code::KeyNeedsAgent);
-    assert_eq!(code(&lone.with_extension("pub")), Code::KeyNeedsAgent);
     for path in [&rsa, &rsa.with_extension("pub"), &pem, &p384] {
         assert_eq!(code(path), Code::KeyTypeUnsupported, "{}", path.display());
     }
@@ -248,22 +248,86 @@ fn unusable_keys_are_refused_by_name() {
 }
 
 #[test]
-fn a_literal_public_key_has_no_file_to_sign_with() {
+fn keys_that_are_not_ours_to_read_are_known_and_sign_by_a_program_alone() {
     let lab = Lab::new();
-    let words = lab.words(&ed25519(&lab, "ed"));
-    let rsa = lab.words(&lab.ssh_key("rsa", &["-t", "rsa", "-b", "2048", "-N", ""]));
+    let locked = lab.ssh_key("locked", &["-t", "ed25519", "-N", "secret"]);
+    let lone = ed25519(&lab, "lone");
+    let words = lab.words(&lone);
+    fs::remove_file(&lone).unwrap();
     let hardware = "sk-ssh-ed25519@openssh.com AAAAGnNrLXNzaC1lZDI1NTE5QG9wZW5zc2guY29tAAAAICFo/k5L\
         U8863u66YC9eUO2170QduohPURkQnbLa/dczAAAABHNzaDo=";
-    let code = |literal: &str| {
-        assert!(key::is_literal(literal), "{literal}");
-        key::refuse_literal(literal).code()
+    let file = |path: PathBuf| (key::load(&path).unwrap(), Named::File(path));
+    let literal = |text: &str| {
+        assert!(key::is_literal(text), "{text}");
+        (key::load_literal(text).unwrap(), Named::Literal)
     };
-    assert_eq!(code(&format!("key::{words}")), Code::KeyNeedsAgent);
-    assert_eq!(code(&words), Code::KeyNeedsAgent);
-    assert_eq!(code(hardware), Code::KeyNeedsAgent);
+    for (key, named) in [
+        file(locked.clone()),
+        file(lone.with_extension("pub")),
+        literal(&format!("key::{words}")),
+        literal(&words),
+        literal(hardware),
+    ] {
+        assert_eq!(key.named(), &named);
+        let error = ssh::sign(&key, b"m", None).unwrap_err();
+        assert_eq!(error.code(), Code::SigningNeedsPerson, "{error}");
+    }
+    // Its public half names the file beside it, as for a key that signs by itself.
+    let (named, _) = file(locked.with_extension("pub"));
+    assert_eq!(named.named(), &Named::File(locked));
+}
+
+#[test]
+fn a_literal_that_is_no_key_or_of_a_type_that_does_not_count_is_refused() {
+    let lab = Lab::new();
+    let rsa = lab.words(&lab.ssh_key("rsa", &["-t", "rsa", "-b", "2048", "-N", ""]));
+    let code = |literal: &str| key::load_literal(literal).unwrap_err().code();
     assert_eq!(code(&format!("key::{rsa}")), Code::KeyTypeUnsupported);
     assert_eq!(code("key::nonsense"), Code::KeyUnreadable);
     assert!(!key::is_literal("/home/ada/.ssh/id_ed25519"));
+}
+
+/// What a token would answer: a signature over the digest of the request, its flags and its counter.
+fn token(lab: &Lab, flags: u8) -> (PublicKey, String) {
+    fn raw<K: ssh_key::SigningKey>(key: &K, bytes: &[u8]) -> Vec<u8> {
+        key.try_sign(bytes).unwrap().as_bytes().to_vec()
+    }
+    let inner = key::load(&ed25519(lab, &format!("token{flags}"))).unwrap();
+    let ed = *inner.public().key_data().ed25519().unwrap();
+    let public = PublicKey::from(KeyData::SkEd25519(SkEd25519::new(ed, "ssh:".to_owned())));
+    let asked = SshSig::signed_data(NAMESPACE, HashAlg::Sha512, b"m").unwrap();
+    let tail = [&[flags][..], &7u32.to_be_bytes()].concat();
+    let digest = |bytes: &[u8]| ssh_key::sha2::Sha256::digest(bytes).to_vec();
+    let signed = [&digest(b"ssh:")[..], &tail, &digest(&asked)].concat();
+    let made = [raw(inner.private().unwrap(), &signed), tail].concat();
+    let signature = Signature::new(Algorithm::SkEd25519, made).unwrap();
+    let sig = SshSig::new(public.key_data().clone(), NAMESPACE, HashAlg::Sha512, signature);
+    (public, sig.unwrap().to_pem(LineEnding::LF).unwrap())
+}
+
+#[test]
+fn a_token_counts_when_somebody_touched_it() {
+    let lab = Lab::new();
+    for (flags, touched) in [(1, true), (5, true), (0, false), (4, false)] {
+        let (public, pem) = token(&lab, flags);
+        let word: String = pem.lines().filter(|l| !l.starts_with("-----")).collect();
+        match ssh::verify(&word, b"m") {
+            Ok(key) => assert!(touched && key.key_data() == public.key_data(), "{flags}"),
+            Err(why) => {
+                assert!(!touched, "{flags}: {why}");
+                assert_eq!(why.outcome(), AckOutcome::Unauthorized);
+            }
+        }
+        assert_eq!(ssh::verify(&word, b"n").unwrap_err().code() == Code::Forged, touched);
+        // OpenSSH leaves that to whoever asks it, and takes both for what they are.
+        let (file, signers) = (lab.home().join("sig"), lab.home().join("signers"));
+        fs::write(&file, &pem).unwrap();
+        fs::write(&signers, format!("{EMAIL} {}\n", public.to_openssh().unwrap())).unwrap();
+        let verify = "printf m | ssh-keygen -Y verify -f \"$HOME/signers\" -I ada@example.invalid \
+            -n agentproto-ack -s \"$HOME/sig\" >/dev/null 2>&1 && echo good || echo bad";
+        let said = lab.run("sh", &["-c", verify]);
+        assert_eq!(said.trim(), "good", "{flags}");
+    }
 }
 
 #[test]
@@ -271,7 +335,7 @@ fn a_public_key_selects_the_private_file_beside_it_and_must_match() {
     let lab = Lab::new();
     let (ada, eve) = (ed25519(&lab, "ada"), ed25519(&lab, "eve"));
     let loaded = key::load(&ada.with_extension("pub")).unwrap();
-    assert_eq!(loaded.path(), ada);
+    assert_eq!(loaded.named(), &Named::File(ada.to_path_buf()));
     fs::copy(eve.with_extension("pub"), ada.with_extension("pub")).unwrap();
     let why = key::load(&ada.with_extension("pub")).unwrap_err();
     assert!(matches!(why, KeyError::Mismatch { .. }), "{why}");
@@ -313,9 +377,15 @@ fn keys_named_in_repository_scope_do_not_sign() {
     let git_key = format!("user.signingKey={ada}");
     assert_eq!(load(std::slice::from_ref(&git_key)).unwrap_err().code(), Code::NoSigningKey);
     let ssh = "gpg.format=ssh".to_owned();
-    assert_eq!(load(&[git_key.clone(), ssh.clone()]).unwrap().path(), Path::new(ada));
+    assert_eq!(
+        load(&[git_key.clone(), ssh.clone()]).unwrap().named(),
+        &Named::File(Path::new(ada).to_path_buf())
+    );
     let ours = format!("agentproto.signingKey={eve}");
-    assert_eq!(load(&[git_key, ssh, ours]).unwrap().path(), Path::new(eve));
+    assert_eq!(
+        load(&[git_key, ssh, ours]).unwrap().named(),
+        &Named::File(Path::new(eve).to_path_buf())
+    );
 }
 
 #[test]
@@ -324,11 +394,17 @@ fn the_key_made_by_init_is_the_last_choice_and_no_key_steps_in_for_another() {
     let env = lab.env();
     let own = own_key_file(&env).unwrap();
     key::make(&own, EMAIL).unwrap();
-    assert_eq!(load_signing_key(&lab.open(), &env, None).unwrap().path(), own);
+    assert_eq!(
+        load_signing_key(&lab.open(), &env, None).unwrap().named(),
+        &Named::File(own.to_path_buf())
+    );
     let repo = lab.open_with(&["agentproto.signingKey=~/gone"]);
     assert_eq!(load_signing_key(&repo, &env, None).unwrap_err().code(), Code::KeyUnreadable);
     let other = ed25519(&lab, "other");
-    assert_eq!(load_signing_key(&repo, &env, Some(&other)).unwrap().path(), other);
+    assert_eq!(
+        load_signing_key(&repo, &env, Some(&other)).unwrap().named(),
+        &Named::File(other.to_path_buf())
+    );
     let why = load_signing_key(&repo, &env, Some(Path::new("gone"))).unwrap_err();
     assert!(why.to_string().starts_with("--key: cannot read key "), "{why}");
 }

@@ -62,6 +62,21 @@ pub fn start_detached(call: &Call) -> io::Result<()> {
     command.spawn().map(|_child| ())
 }
 
+/// Starts a program in a session of its own, which has no terminal, with pipes on all three streams.
+///
+/// # Errors
+/// It cannot be started.
+pub(super) fn start_apart(call: &Call) -> io::Result<Child> {
+    let mut command = bare(call);
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    #[expect(unsafe_code, reason = "the only way to act between fork and exec")]
+    // SAFETY: the closure makes one system call and touches no memory.
+    unsafe {
+        command.pre_exec(|| Ok(rustix::process::setsid().map(|_| ())?));
+    }
+    command.spawn()
+}
+
 /// Starts the main process of a supervised tree: a session of its own without a terminal, stdin at end
 /// of file, pipes on stdout and stderr, default signals, killed when the calling thread dies.
 ///

@@ -5,7 +5,11 @@
 //! [`limits::CALL_DRAIN_MS`] later: a hook may leave something in the background. Gates do not come
 //! through here but through `runtime::runner`.
 
-use super::files::{Op, access};
+use super::{
+    exec,
+    files::{Op, access},
+    process,
+};
 use crate::limits;
 use rustix::{
     event::{PollFd, PollFlags, Timespec, poll},
@@ -105,7 +109,64 @@ fn started(call: &Call) -> Result<Child, SpawnError> {
 /// # Errors
 /// It cannot be started, does not end in time, or cannot be waited for.
 pub fn run(call: &Call) -> Result<Done, SpawnError> {
-    let mut child = started(call)?;
+    to_its_end(call, started(call)?, end)
+}
+
+/// Whether somebody can be asked for a passphrase or a touch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Presence {
+    /// Nobody: what asks all the same is ended at [`limits::SIGN_ALONE_MS`].
+    Alone,
+    /// A person at the terminal, for [`limits::SIGN_PERSON_MS`].
+    Person,
+}
+
+/// Whoever is asked through these sits somewhere else, or nowhere.
+const ASKS_PEOPLE: [&str; 5] =
+    ["DISPLAY", "WAYLAND_DISPLAY", "GPG_TTY", "SSH_ASKPASS", "SSH_ASKPASS_REQUIRE"];
+
+/// Runs a program that may have to ask somebody, for as long as that may take; `deadline_ms` of the call does not count.
+///
+/// # Errors
+/// As [`run`].
+pub fn run_asking(mut call: Call, presence: Presence) -> Result<Done, SpawnError> {
+    match presence {
+        Presence::Alone => {
+            call.env.retain(|(name, _)| !ASKS_PEOPLE.iter().any(|asks| name == asks));
+            call.env.push(("SSH_ASKPASS_REQUIRE".into(), "never".into()));
+            call.deadline_ms = limits::SIGN_ALONE_MS;
+            run_apart(&call)
+        }
+        Presence::Person => {
+            call.deadline_ms = limits::SIGN_PERSON_MS;
+            run_with_person(&call)
+        }
+    }
+}
+
+/// As [`run`], in a session of its own: no terminal can be found to ask anybody on.
+fn run_apart(call: &Call) -> Result<Done, SpawnError> {
+    let child = access(Op::Program, &[&call.program], || exec::start_apart(call))
+        .map_err(|source| SpawnError::Start { program: call.program.clone(), source })?;
+    to_its_end(call, child, end)
+}
+
+/// As [`run`], with the caller's terminal to ask a person on: stdin and stderr are the caller's, and so is the process
+/// group, for what is typed at a terminal reaches its foreground alone. At the deadline the program and everything
+/// below it is killed.
+fn run_with_person(call: &Call) -> Result<Done, SpawnError> {
+    let mut command = bare(call);
+    command.stdin(Stdio::inherit()).stdout(Stdio::piped()).stderr(Stdio::inherit());
+    let child = access(Op::Program, &[&call.program], || command.spawn())
+        .map_err(|source| SpawnError::Start { program: call.program.clone(), source })?;
+    to_its_end(call, child, end_family)
+}
+
+fn to_its_end(
+    call: &Call,
+    mut child: Child,
+    end: fn(&mut Child) -> io::Result<()>,
+) -> Result<Done, SpawnError> {
     let lost = |source| SpawnError::Wait { program: call.program.clone(), source };
     match Talk::new(&mut child, call).and_then(|talk| talk.finish(&mut child)) {
         Ok(Some(done)) => Ok(done),
@@ -373,6 +434,15 @@ fn pid_of(child: &Child) -> io::Result<Pid> {
     pid.ok_or_else(|| io::Error::other("the program has no pid"))
 }
 
+/// Kills the program and everything below it, and reaps it.
+fn end_family(child: &mut Child) -> io::Result<()> {
+    for who in process::descendants(child.id())? {
+        process::send(&who, Signal::KILL)?;
+    }
+    child.kill()?;
+    child.wait().map(|_| ())
+}
+
 /// Kills the process group and reaps its leader.
 fn end(child: &mut Child) -> io::Result<()> {
     match kill_process_group(pid_of(child)?, Signal::KILL) {
@@ -405,6 +475,42 @@ mod tests {
             sh("cat; cat /dev/null; head -c 300000 /dev/zero >&2; exit 3", &input, 60_000).unwrap();
         assert_eq!((done.stdout, done.stderr), (input, vec![0; 300_000]));
         assert_eq!(done.status.code(), Some(3));
+    }
+
+    fn call(script: &str, deadline_ms: u64) -> Call {
+        Call {
+            program: "/bin/sh".into(),
+            args: vec!["-c".into(), script.into()],
+            cwd: "/".into(),
+            env: vec![("PATH".into(), "/usr/bin:/bin".into())],
+            stdin: vec![],
+            deadline_ms,
+        }
+    }
+
+    #[test]
+    fn apart_there_is_no_terminal() {
+        let done = run_apart(&call("exec 2>/dev/null; : </dev/tty && echo found", 60_000)).unwrap();
+        assert_eq!((done.status.success(), done.stdout), (false, vec![]));
+        let done = run_apart(&call("ps -o sid= -p $$; echo $$", 60_000)).unwrap();
+        let said = String::from_utf8(done.stdout).unwrap();
+        let ids: Vec<&str> = said.split_whitespace().collect();
+        assert_eq!(ids[0], ids[1], "a session of its own");
+    }
+
+    #[test]
+    fn who_lets_a_person_wait_too_long_is_killed_with_what_it_started() {
+        let dir = tempfile::tempdir().unwrap();
+        let script = format!("sleep 300 & echo $! > {0}/pid; wait", dir.path().display());
+        let error = run_with_person(&call(&script, 300)).unwrap_err();
+        assert!(matches!(error, SpawnError::Deadline { .. }), "{error}");
+        let pid = std::fs::read_to_string(dir.path().join("pid")).unwrap();
+        let gone = || process::of_pid(pid.trim().parse().unwrap()).unwrap().is_none();
+        let patience = Instant::now() + Duration::from_secs(20);
+        while !gone() {
+            assert!(Instant::now() < patience, "{pid} still runs");
+            thread::yield_now();
+        }
     }
 
     #[test]

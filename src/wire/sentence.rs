@@ -39,7 +39,11 @@ pub fn sentence(body: &Body) -> String {
         },
         Body::GatePassed(e) => match e.outcome {
             Some(Outcome::NoOp) => "gates green, nothing to commit".to_owned(),
-            Some(Outcome::Passed | Outcome::Committed) | None => "gates green".to_owned(),
+            Some(Outcome::Passed | Outcome::Committed) => "gates green".to_owned(),
+            None => match &e.unsigned {
+                Some(unsigned) => format!("gates green, not signed yet: {}", unsigned.because),
+                None => "gates green".to_owned(),
+            },
         },
         Body::PolicyFailed(e) => failed(e),
         Body::CommitReady(e) if e.ack => format!("{} waits for an ack", e.candidate.commit),

@@ -6,6 +6,7 @@
 #![expect(clippy::unwrap_used, reason = "a test that cannot be set up has failed")]
 #![expect(clippy::disallowed_methods, reason = "tests look at the world as it is")]
 
+mod ack_keys;
 mod answers;
 mod cases_ack;
 mod cases_doc;
@@ -35,5 +36,6 @@ mod policies;
 mod readme;
 mod refusals;
 mod repositories;
+mod signing;
 mod tidy;
 mod walkthrough;

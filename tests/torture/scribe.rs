@@ -47,6 +47,7 @@ impl Line {
             Input::PolicyAsked { .. }
             | Input::CommitAsked { .. }
             | Input::GatesEnded { .. }
+            | Input::CommitSigned { .. }
             | Input::AckArrived { .. }
             | Input::BranchMoved { .. }
             | Input::TipMoved { .. }

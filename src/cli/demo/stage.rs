@@ -68,9 +68,10 @@ impl Stage {
         for dir in ["home", "config", "state", "cache"] {
             files::make_dirs(&private.join(dir)).map_err(|e| file(&e))?;
         }
-        let key = key::make(&private.join("key"), PERSON).map_err(|e| key_error(&e))?;
+        let file = private.join("key");
+        let key = key::make(&file, PERSON).map_err(|e| key_error(&e))?;
         let words = key::public_words(key.public()).map_err(|e| key_error(&e))?;
-        let key_file = key.path().to_string_lossy().replace('\\', "\\\\").replace('"', "\\\"");
+        let key_file = file.to_string_lossy().replace('\\', "\\\\").replace('"', "\\\"");
         self.write(
             ".git/demo/gitconfig",
             &format!(

@@ -270,7 +270,7 @@ impl Lab {
     }
 
     pub(super) fn sign(&self, statement: AckStatement) -> AckLine {
-        sign::sign(statement, &self.key).unwrap()
+        sign::sign(statement, &self.key, None).unwrap()
     }
 
     /// Consumes a line as an engine would that was told it is good and fits, whatever it says.

@@ -383,8 +383,8 @@ fn a_changed_entry_breaks_the_journal() {
         (3, |e| e.swap("Prev: 2", "Prev: 1"), "Prev is 1, expected 2"),
         (
             7,
-            |e| e.swap("Engine: 2", "Engine: 9"),
-            "engine 9 made it, this version can only check 1 to 2",
+            |e| e.swap("Engine: 3", "Engine: 9"),
+            "engine 9 made it, this version can only check 1 to 3",
         ),
         (
             4,
@@ -449,7 +449,7 @@ fn what_the_first_machine_wrote_is_still_proved() {
     let asked = lab.ask("a", Odd { no_ack: true, ..Odd::default() });
     lab.land(&asked);
     lab.rewrite(|_, mut entry| {
-        entry.swap("Engine: 2", "Engine: 1");
+        entry.swap("Engine: 3", "Engine: 1");
         Some(entry)
     });
     let report = lab.verify("HEAD~1..HEAD");
@@ -464,7 +464,7 @@ fn a_line_turned_down_by_the_first_machine_left_no_trace_in_the_policy() {
     lab.refuse(&asked, "bad bytes");
     lab.move_branch(&asked);
     lab.rewrite(|_, mut entry| {
-        entry.swap("Engine: 2", "Engine: 1");
+        entry.swap("Engine: 3", "Engine: 1");
         Some(entry)
     });
     assert!(lab.problem().contains("is not what the events lead to"), "{}", lab.problem());
@@ -591,7 +591,7 @@ fn a_commit_is_governed_when_as_many_keys_as_it_takes_approved_it() {
     let said = lab.verdict("HEAD~1..HEAD");
     assert_eq!(said, "ungoverned: 1 of 2 keys approved it so far");
     let said = AckStatement { signer: "bob@example.invalid".into(), ..lab.statement(&asked) };
-    let line = crate::sign::sign(said, &bob).unwrap();
+    let line = crate::sign::sign(said, &bob, None).unwrap();
     lab.consume(&asked, &line);
     lab.record(Input::BranchMoved { policy: asked.id.clone() });
     let report = lab.verify("HEAD~1..HEAD");
@@ -622,7 +622,7 @@ fn an_answer_of_somebody_excluded_governs_nothing() {
     assert!(said.ends_with("is a key of t@example.invalid, who is excluded from answering"));
     let asked = lab.ask("b", odd);
     let said = AckStatement { signer: "bob@example.invalid".into(), ..lab.statement(&asked) };
-    lab.consume(&asked, &crate::sign::sign(said, &bob).unwrap());
+    lab.consume(&asked, &crate::sign::sign(said, &bob, None).unwrap());
     lab.land(&asked);
     assert_eq!(lab.verify("HEAD~1..HEAD").exit, 0);
 }

@@ -1,7 +1,7 @@
 //! Every state against every input: the events it leads to, or the code it is refused with.
 
 use super::lab::{
-    World, ack, at, candidate, end_turn, oid, pol, policy_in, run, ses, spec, started,
+    World, ack, at, candidate, end_turn, oid, pol, policy_in, run, ses, spec, started, unsigned,
 };
 use crate::{
     code::Code,
@@ -24,6 +24,7 @@ const POLICY: &str = "
     unknown       late         no-such-policy
     unknown       cancel       no-such-policy
     unknown       dismiss      no-such-policy
+    unknown       signed       no-such-policy
     watching      gates        terminal
     watching      ack          not-awaiting
     watching      moved        terminal
@@ -32,6 +33,7 @@ const POLICY: &str = "
     watching      late         policy:failed
     watching      cancel       policy:cancelled
     watching      dismiss      not-blocked
+    watching      signed       terminal
     gating        gates        policy:passed+policy:commit-ready
     gating        ack          not-awaiting
     gating        moved        terminal
@@ -40,6 +42,16 @@ const POLICY: &str = "
     gating        late         policy:failed
     gating        cancel       policy:cancelled
     gating        dismiss      not-blocked
+    gating        signed       terminal
+    signing       gates        terminal
+    signing       ack          not-awaiting
+    signing       moved        terminal
+    signing       impossible   terminal
+    signing       away         policy:gating
+    signing       late         policy:failed
+    signing       cancel       policy:cancelled
+    signing       signed       policy:commit-ready
+    signing       dismiss      not-blocked
     awaiting-ack  gates        terminal
     awaiting-ack  ack          policy:acked
     awaiting-ack  moved        terminal
@@ -48,6 +60,7 @@ const POLICY: &str = "
     awaiting-ack  late         policy:failed
     awaiting-ack  cancel       policy:cancelled
     awaiting-ack  dismiss      not-blocked
+    awaiting-ack  signed       terminal
     committing    gates        terminal
     committing    ack          not-awaiting
     committing    moved        policy:committed
@@ -56,6 +69,7 @@ const POLICY: &str = "
     committing    late         policy:failed
     committing    cancel       committing
     committing    dismiss      not-blocked
+    committing    signed       terminal
     done          gates        terminal
     done          ack          terminal
     done          moved        terminal
@@ -64,6 +78,7 @@ const POLICY: &str = "
     done          late         terminal
     done          cancel       terminal
     done          dismiss      terminal
+    done          signed       terminal
     blocked       gates        terminal
     blocked       ack          terminal
     blocked       moved        terminal
@@ -72,6 +87,7 @@ const POLICY: &str = "
     blocked       late         terminal
     blocked       cancel       terminal
     blocked       dismiss      policy:dismissed
+    blocked       signed       terminal
     cancelled     gates        terminal
     cancelled     ack          terminal
     cancelled     moved        terminal
@@ -80,6 +96,7 @@ const POLICY: &str = "
     cancelled     late         terminal
     cancelled     cancel       terminal
     cancelled     dismiss      terminal
+    cancelled     signed       terminal
 ";
 
 const SESSION: &str = "
@@ -156,6 +173,10 @@ fn policy_input(word: &str) -> Input {
             Input::LandingImpossible { policy, code: Code::StaleCandidate, because }
         }
         "away" => Input::TipMoved { policy, tip: Some(oid(0xee)) },
+        "signed" => {
+            let unsigned = unsigned().candidate.commit;
+            Input::CommitSigned { policy, unsigned, candidate: candidate() }
+        }
         "late" => Input::TimeUp { policy },
         "cancel" => Input::CancelAsked { policy, because: None },
         "dismiss" => Input::DismissAsked { policy, because: None },
@@ -209,7 +230,7 @@ fn session_in(state: &str) -> World {
 #[test]
 fn every_policy_state_against_every_input() {
     let rows = rows(POLICY);
-    assert_eq!(rows.len(), (Status::ALL.len() + 1) * 8);
+    assert_eq!(rows.len(), (Status::ALL.len() + 1) * 9);
     for [state, word, expected] in rows {
         let mut world = policy_in(state);
         if word == "late" {

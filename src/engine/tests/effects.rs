@@ -18,6 +18,7 @@ fn words(effects: &[Effect]) -> String {
         Effect::RunGates { attempt, .. } => format!("run {attempt}"),
         Effect::KillGates { attempt, .. } => format!("kill {attempt}"),
         Effect::NoteGates { .. } => "note-gates".to_owned(),
+        Effect::Sign { attempt, .. } => format!("sign {attempt}"),
         Effect::Land { .. } => "land".to_owned(),
         Effect::NoteAcks { .. } => "note-acks".to_owned(),
     };
@@ -29,6 +30,7 @@ fn what_is_due_in_every_state() {
     let rows = [
         ("watching", ""),
         ("gating", "run 1"),
+        ("signing", "sign 1"),
         ("awaiting-ack", "note-gates"),
         ("committing", "note-gates note-acks land"),
         ("done", "note-gates note-acks"),

@@ -1,13 +1,13 @@
 //! Branches that move and time that is over: what they lead to, and how often.
 
-use super::lab::{World, ack, at, candidate, end_turn, oid, pol, policy_in, run, spec};
+use super::lab::{World, ack, at, candidate, end_turn, oid, pol, policy_in, run, spec, unsigned};
 use crate::{
     code::Code,
     domain::{
         ack::Decision,
         event::Body,
         input::{Covers, Input, RunEnd},
-        policy::{OnStale, PolicySpec, Status, Then},
+        policy::{Candidate, OnStale, PolicySpec, Status, Then},
         session::EndReason,
     },
     limits,
@@ -36,7 +36,7 @@ fn reason(world: &World) -> Option<&str> {
 
 #[test]
 fn a_branch_that_is_where_it_was_changes_nothing() {
-    for state in ["awaiting-ack", "committing"] {
+    for state in ["signing", "awaiting-ack", "committing"] {
         let mut world = policy_in(state);
         let tip = Some(candidate().parent);
         assert_eq!(world.answer(Input::TipMoved { policy: pol(1), tip }), "terminal", "{state}");
@@ -195,4 +195,51 @@ fn a_landing_that_is_told_late_is_done() {
     let mut world = policy_in("committing");
     world.state.policies.get_mut(&pol(1)).unwrap().spec.expires = Some(at(1));
     assert_eq!(world.answer(Input::BranchMoved { policy: pol(1) }), "policy:committed");
+}
+
+#[test]
+fn what_waits_to_be_signed_is_a_candidate_once_it_is() {
+    let signed =
+        |waiting| Input::CommitSigned { policy: pol(1), unsigned: waiting, candidate: candidate() };
+    let waiting = unsigned().candidate.commit;
+    let mut world = policy_in("signing");
+    assert_eq!(world.answer(signed(oid(0xee))), "terminal", "another commit");
+    let elsewhere = Candidate { tree: oid(0xee), ..candidate() };
+    let ask = Input::CommitSigned { policy: pol(1), unsigned: waiting, candidate: elsewhere };
+    assert_eq!(world.answer(ask), "terminal", "another tree");
+    assert_eq!(world.answer(signed(waiting)), "policy:commit-ready");
+    let policy = world.policy(1);
+    assert_eq!((policy.status, policy.candidate), (Status::AwaitingAck, Some(candidate())));
+    assert_eq!((&policy.reason, &policy.because, policy.unsigned), (&None, &None, None));
+    assert_eq!(world.answer(signed(waiting)), "terminal", "twice");
+}
+
+#[test]
+fn without_an_ack_it_lands_once_it_is_signed() {
+    let mut world = gated(commit(|s| s.commit.as_mut().unwrap().require_human_ack = false));
+    world.gates(1, RunEnd::Unsigned(unsigned()));
+    assert_eq!(world.policy(1).status, Status::Signing);
+    let unsigned = unsigned().candidate.commit;
+    world.ask(Input::CommitSigned { policy: pol(1), unsigned, candidate: candidate() }).unwrap();
+    assert_eq!(world.policy(1).status, Status::Committing);
+}
+
+#[test]
+fn what_waits_to_be_signed_is_gated_again_when_the_branch_moved_and_ends_in_time() {
+    let mut world = policy_in("signing");
+    for n in 0..10 {
+        assert_eq!(world.answer(away(0xd0 + n)), "policy:gating", "{n}");
+        assert_eq!((world.policy(1).unsigned, reason(&world)), (None, None));
+        let (policy, attempt) = (pol(1), world.policy(1).attempt);
+        let run = run(RunEnd::Unsigned(unsigned()));
+        world.ask(Input::GatesEnded { policy, attempt, run }).unwrap();
+        assert_eq!(world.policy(1).regates, 0, "a person is asked");
+    }
+    let mut world = gated(commit(|spec| spec.expires = Some(at(100))));
+    world.gates(1, RunEnd::Unsigned(unsigned()));
+    world.now = Some(at(100));
+    let unsigned = unsigned().candidate.commit;
+    let late = Input::CommitSigned { policy: pol(1), unsigned, candidate: candidate() };
+    assert_eq!(world.answer(late), "policy:failed");
+    assert_eq!(reason(&world), Some("expired"));
 }

@@ -10,7 +10,7 @@ use crate::{
         input::{Asked, Covers, GateRun, Input, JudgedAck, Report, RunEnd, Signature},
         oid::Oid,
         path::RepoPath,
-        policy::{AckRecord, Candidate, CommitSpec, OnStale, Policy, PolicySpec, Then},
+        policy::{AckRecord, Candidate, CommitSpec, OnStale, Policy, PolicySpec, Then, Unsigned},
         session::{EndReason, Session},
         time::Timestamp,
     },
@@ -51,6 +51,12 @@ pub(super) fn at(seconds: i64) -> Timestamp {
 
 pub(super) fn candidate() -> Candidate {
     Candidate { commit: oid(0xc0), tree: oid(0x7e), parent: oid(0xba) }
+}
+
+/// The candidate before it was signed.
+pub(super) fn unsigned() -> Unsigned {
+    let candidate = Candidate { commit: oid(0xc1), ..candidate() };
+    Unsigned { candidate, because: "nobody typed the passphrase".into() }
 }
 
 pub(super) fn started() -> SessionStarted {
@@ -273,6 +279,10 @@ pub(super) fn policy_in(state: &str) -> World {
     }
     if state == "blocked" {
         world.gates(1, RunEnd::Red { code: Code::GateRed, because: None });
+        return world;
+    }
+    if state == "signing" {
+        world.gates(1, RunEnd::Unsigned(unsigned()));
         return world;
     }
     world.gates(1, RunEnd::Ready(candidate()));

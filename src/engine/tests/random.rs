@@ -1,13 +1,13 @@
 //! Random stories: whatever is asked in whatever order, what must always hold holds.
 
 use super::lab::{
-    World, asked, at, candidate, judged, oid, pol, run, ses, spec, started, statement,
+    World, asked, at, candidate, judged, oid, pol, run, ses, spec, started, statement, unsigned,
 };
 use crate::{
     code::Code,
     domain::{
         ack::{AckStatement, Decision},
-        event::{Body, Entity, Kind, SessionStarted},
+        event::{Body, Entity, Kind, Recorded, SessionStarted},
         input::{Covers, Input, JudgedAck, Report, RunEnd, Signature},
         policy::{OnStale, Outcome, Policy, Status, Then},
         session::{EndReason, Exit, OpenRequest, Session, Turn},
@@ -46,6 +46,7 @@ enum Ask {
         quorum: u32,
         wrong: u8,
     },
+    Signed(usize, bool),
     Moved(usize),
     Impossible(usize),
     Away(usize, u8),
@@ -84,6 +85,7 @@ fn ask() -> impl Strategy<Value = Ask> {
         2 => Just(RunEnd::Green),
         1 => Just(RunEnd::NoChange),
         6 => Just(RunEnd::Ready(candidate())),
+        3 => Just(RunEnd::Unsigned(unsigned())),
         1 => Just(RunEnd::Moved { because: "it moved".into() }),
         1 => Just(RunEnd::Red { code: Code::GateRed, because: None }),
         1 => Just(RunEnd::Broken { code: Code::RunnerFailed, because: None }),
@@ -104,6 +106,7 @@ fn ask() -> impl Strategy<Value = Ask> {
             .prop_map(|(policy, decision, key, quorum, wrong)| {
                 Ask::Ack { policy, decision, key, quorum, wrong }
             }),
+        6 => (policy(), prop::bool::weighted(0.9)).prop_map(|(p, that)| Ask::Signed(p, that)),
         3 => policy().prop_map(Ask::Moved),
         1 => policy().prop_map(Ask::Impossible),
         3 => (policy(), 0u8..8).prop_map(|(policy, tip)| Ask::Away(policy, tip)),
@@ -142,7 +145,10 @@ fn input(ask: Ask, state: &State) -> Option<Input> {
         Ask::Gates { policy, attempt, end } => {
             let then = state.policies.get(&pol(policy)).map_or(Then::Commit, |p| p.spec.then);
             let green = matches!(end, RunEnd::Green);
-            let changes = matches!(end, RunEnd::NoChange | RunEnd::Ready(_) | RunEnd::Moved { .. });
+            let changes = matches!(
+                end,
+                RunEnd::NoChange | RunEnd::Ready(_) | RunEnd::Unsigned(_) | RunEnd::Moved { .. }
+            );
             let present = state.policies.get(&pol(policy)).map_or(1, |p| p.attempt);
             let attempt = if attempt == 0 { present } else { attempt };
             let fits = if then == Then::Emit { !changes } else { !green };
@@ -161,6 +167,11 @@ fn input(ask: Ask, state: &State) -> Option<Input> {
             (ack.asked, ack.quorum) = (asked(policy, request.unwrap_or(0)), quorum);
             Input::AckArrived { policy: pol(policy), ack: Box::new(spoilt(ack, wrong)) }
         }
+        Ask::Signed(n, that) => Input::CommitSigned {
+            policy: pol(n),
+            unsigned: if that { unsigned().candidate.commit } else { oid(0xee) },
+            candidate: candidate(),
+        },
         Ask::Moved(n) => Input::BranchMoved { policy: pol(n) },
         Ask::Impossible(n) => Input::LandingImpossible {
             policy: pol(n),
@@ -223,6 +234,14 @@ fn check_session(world: &World, session: &Session) {
     assert_last(world, session.last, &Entity::Session(session.session_id.clone()));
 }
 
+fn policy_events<'a>(
+    world: &'a World,
+    policy: &Policy,
+) -> impl DoubleEndedIterator<Item = &'a Recorded> {
+    let subject = Entity::Policy(policy.policy_id.clone());
+    world.log.iter().filter(move |r| r.event.subject == subject)
+}
+
 fn assert_last(world: &World, last: u64, subject: &Entity) {
     let found = world.log.iter().rev().find(|r| r.event.subject == *subject).unwrap();
     assert_eq!(last, found.seq);
@@ -259,7 +278,15 @@ fn check_policy(world: &World, policy: &Policy) {
     }
     if let Some(seq) = policy.request_seq {
         assert_eq!(kind_at(world, seq), Kind::CommitReady);
-        assert_eq!(kind_at(world, seq - 1), Kind::GatePassed);
+        let passed = policy_events(world, policy).rfind(|r| r.seq < seq).unwrap();
+        assert_eq!(passed.event.body.kind(), Kind::GatePassed);
+    }
+    assert_eq!(policy.status == Status::Signing, policy.unsigned.is_some());
+    if policy.status == Status::Signing {
+        assert!(policy.green && policy.candidate.is_none() && policy.request_seq.is_none());
+        assert_eq!(policy.reason.as_deref(), Some("signing-needs-person"));
+    } else if !policy.status.is_terminal() {
+        assert_eq!(policy.reason, None);
     }
     assert_eq!(policy.status == Status::Done, policy.outcome.is_some());
     assert_last(world, policy.last, &Entity::Policy(policy.policy_id.clone()));

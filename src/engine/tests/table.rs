@@ -1,7 +1,7 @@
 //! Every state against every kind of event. What a table does not list cannot happen.
 
 use super::lab::{
-    BRANCH, World, candidate, end_turn, oid, pol, policy_in, result, ses, spec, started,
+    BRANCH, World, candidate, end_turn, oid, pol, policy_in, result, ses, spec, started, unsigned,
 };
 use crate::{
     domain::{
@@ -30,6 +30,10 @@ const POLICY: &str = "
     gating        policy:failed        blocked
     gating        policy:cancelled     cancelled
     green         policy:commit-ready  awaiting-ack
+    signing       policy:gating        gating
+    signing       policy:commit-ready  awaiting-ack
+    signing       policy:failed        blocked
+    signing       policy:cancelled     cancelled
     awaiting-ack  policy:gating        gating
     awaiting-ack  policy:acked         committing
     awaiting-ack  ack:refused          awaiting-ack
@@ -41,11 +45,12 @@ const POLICY: &str = "
     blocked       policy:dismissed     blocked
 ";
 
-const POLICY_STATES: [&str; 9] = [
+const POLICY_STATES: [&str; 10] = [
     "unknown",
     "watching",
     "gating",
     "green",
+    "signing",
     "awaiting-ack",
     "committing",
     "done",
@@ -122,7 +127,7 @@ fn gating(attempt: u32) -> GatingStarted {
 
 fn passed(attempt: u32, outcome: Option<Outcome>) -> GatePassed {
     let results = vec![result(Verdict::Pass)];
-    GatePassed { attempt, results, voided: 0, outcome, noted_on: None }
+    GatePassed { attempt, results, voided: 0, outcome, noted_on: None, unsigned: None }
 }
 
 fn failed() -> PolicyFailed {
@@ -268,7 +273,10 @@ fn an_illegal_event_names_itself_and_the_state_it_met() {
 #[test]
 fn what_an_event_says_leads_on_or_is_illegal() {
     let other = Candidate { commit: oid(0xee), ..candidate() };
-    let rows: [(&str, Event, &str); 23] = [
+    let not_gated = Candidate { tree: oid(0xee), ..candidate() };
+    let elsewhere = Candidate { parent: oid(0xee), ..candidate() };
+    let waits = |outcome| GatePassed { unsigned: Some(unsigned()), ..passed(1, outcome) };
+    let rows: [(&str, Event, &str); 29] = [
         ("watching", of_policy(gating(2)), "illegal"),
         ("watching", of_policy(gating(0)), "illegal"),
         ("gating", of_policy(gating(1)), "illegal"),
@@ -282,6 +290,12 @@ fn what_an_event_says_leads_on_or_is_illegal() {
         ("gating", of_policy(passed(1, Some(Outcome::Committed))), "illegal"),
         ("gating", of_policy(passed(2, None)), "illegal"),
         ("green", of_policy(passed(1, Some(Outcome::NoOp))), "illegal"),
+        ("gating", of_policy(waits(None)), "signing"),
+        ("gating", of_policy(waits(Some(Outcome::NoOp))), "illegal"),
+        ("signing", of_policy(CommitReady { candidate: candidate(), ack: false }), "illegal"),
+        ("signing", of_policy(CommitReady { candidate: not_gated, ack: true }), "illegal"),
+        ("signing", of_policy(CommitReady { candidate: elsewhere, ack: true }), "illegal"),
+        ("signing", of_policy(CommitReady { candidate: other, ack: true }), "awaiting-ack"),
         ("green", of_policy(CommitReady { candidate: candidate(), ack: false }), "illegal"),
         ("green", of_policy(CommitReady { candidate: other, ack: true }), "awaiting-ack"),
         ("green", of_policy(failed()), "illegal"),

@@ -13,6 +13,7 @@ fn yes() -> AckAsk {
         expires_ms: limits::ACK_EXPIRES_DEFAULT_MS,
         key: None,
         candidate: None,
+        presence: Presence::Alone,
     }
 }
 

@@ -102,7 +102,7 @@ fn all_problems_are_told_at_once_and_in_order() {
     let ledger = lab.ledger();
     let session = lab.session(&ledger);
     lab.repo.git(&["checkout", "-q", "--detach"]);
-    lab.repo.git(&["config", "commit.gpgSign", "true"]);
+    lab.repo.git(&["config", "commit.gpgSign", "perhaps"]);
     lab.set("agentproto.allowNoAck", "perhaps");
     let mut ask = with_commit(|c| {
         c.paths = ["../x", ".git/config", ""].map(Into::into).to_vec();
@@ -120,13 +120,13 @@ fn all_problems_are_told_at_once_and_in_order() {
         "empty-message",
         "label-looks-like-id",
         "detached-head",
-        "commit-signing-unsupported",
         "path-outside-worktree",
         "path-in-git-dir",
         "path-empty",
         "gate-timeout-too-long",
         "cwd-escapes-worktree",
         "not-allowlisted",
+        "bad-setting",
         "bad-setting",
     ];
     assert_eq!(codes, expected);

@@ -34,7 +34,7 @@ fn init_makes_everything_an_ack_needs_and_a_second_one_changes_nothing() {
     assert_eq!((done.trusted_ref.as_str(), changed(&done)), ("refs/heads/main", 5));
 
     let settings = lab.settings();
-    let key = key::load(&done.key).unwrap();
+    let key = key::load(done.key.as_ref()).unwrap();
     let line = std::fs::read_to_string(settings.signers_file()).unwrap();
     let words = key::public_words(key.public()).unwrap();
     assert_eq!(line, format!("tess@example.invalid namespaces=\"agentproto-ack\" {words}\n"));

@@ -3,7 +3,7 @@
 use super::{
     PerformError, Progress, Step,
     hooks::{self, Stopped},
-    subject::{Place, Subject, Trouble, trouble},
+    subject::{Made, Place, Subject, Trouble, trouble},
 };
 use crate::{
     code::{Code, exit},
@@ -195,8 +195,14 @@ impl Session<'_> {
             }
             Subject::Commit(fixed) => fixed,
         };
-        match self.place.candidate(fixed, clock::now())? {
-            Ok(candidate) => Ok((run(results, RunEnd::Ready(candidate)), vec![candidate.commit])),
+        match self.place.candidate(fixed, (clock::now(), self.attempt))? {
+            Ok(Made::Ready(candidate)) => {
+                Ok((run(results, RunEnd::Ready(candidate)), vec![candidate.commit]))
+            }
+            Ok(Made::Unsigned(unsigned)) => {
+                let pin = unsigned.candidate.commit;
+                Ok((run(results, RunEnd::Unsigned(unsigned)), vec![pin]))
+            }
             Err(why) => Ok((ended(why, results, voided, None), vec![])),
         }
     }

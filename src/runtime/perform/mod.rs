@@ -10,9 +10,11 @@ mod gates;
 mod hooks;
 mod land;
 mod notes;
+mod sign;
 mod subject;
 
 pub use error::PerformError;
+pub use sign::with_person as sign_with_person;
 
 use crate::{
     code::Code,
@@ -68,6 +70,7 @@ enum Step {
 /// The store failed, or the world could not be asked. What was recorded before stays recorded.
 pub fn policy(ledger: &Ledger, id: &PolicyId) -> Result<Progress, PerformError> {
     let mut looked = false;
+    let mut tried = false;
     loop {
         let policy = ledger.require_policy(id)?;
         if let Some(recording) = ledger.keep_up(&policy)? {
@@ -80,6 +83,12 @@ pub fn policy(ledger: &Ledger, id: &PolicyId) -> Result<Progress, PerformError> 
         }
         let mut again = false;
         for effect in engine::due(&policy) {
+            // Once a call, too: a run of gates ends with a try.
+            let signs = matches!(effect, Effect::Sign { .. });
+            if signs && tried {
+                continue;
+            }
+            tried |= signs || matches!(effect, Effect::RunGates { .. });
             let step = match one(ledger, &policy, &effect) {
                 // A note that cannot be written holds up no landing; the policy asks for it again when it is done.
                 Err(_) if policy.status == Status::Committing && effect.is_note() => Step::Done,
@@ -111,6 +120,7 @@ fn stop_gates(ledger: &Ledger, policy: &Policy, recording: &Recording) -> Result
 fn one(ledger: &Ledger, policy: &Policy, effect: &Effect) -> Result<Step, PerformError> {
     match effect {
         Effect::RunGates { attempt, .. } => gates::run(ledger, policy, *attempt),
+        Effect::Sign { attempt, .. } => sign::alone(ledger, policy, *attempt),
         Effect::Land { .. } => land::land(ledger, policy),
         Effect::NoteGates { .. } => notes::gates(ledger, policy),
         Effect::NoteAcks { .. } => notes::acks(ledger, policy),
@@ -149,6 +159,7 @@ fn live_name(effect: &Effect) -> Option<String> {
         Effect::RunGates { policy, attempt } | Effect::KillGates { policy, attempt } => {
             Some(engine::gate_key(policy, *attempt))
         }
+        Effect::Sign { policy, attempt } => Some(engine::sign_key(policy, *attempt)),
         Effect::Land { policy } => Some(land::live_name(policy)),
         Effect::NoteGates { .. } | Effect::NoteAcks { .. } => None,
     }

@@ -4,13 +4,14 @@
 //! not a failure of the performer: a gate can spoil it (an index cut short), and the next performer would
 //! meet the same. Only our own journal and object writes fail the performer.
 
-use super::PerformError;
+use super::{PerformError, sign};
 use crate::{
     code::Code,
     domain::{
+        candidate::Identity,
         gate::Gate,
         oid::Oid,
-        policy::{Candidate, CommitSpec, Policy, Then},
+        policy::{Candidate, CommitSpec, Policy, Then, Unsigned},
         time::Timestamp,
     },
     ledger::Ledger,
@@ -18,6 +19,7 @@ use crate::{
         Worktree,
         candidate::{
             CandidateError, FixCtx, FixedTree, LoadError, commit_object, fix_tree, message,
+            signing::{Signer, SigningError},
         },
         filters::Filters,
         git::Git,
@@ -72,6 +74,14 @@ pub(super) struct Fixed {
     pub(super) unchanged: bool,
     /// Cleaned, without our trailers.
     pub(super) message: Vec<u8>,
+}
+
+/// What was made of green gates.
+pub(super) enum Made {
+    /// The candidate.
+    Ready(Candidate),
+    /// The candidate but for its signature.
+    Unsigned(Unsigned),
 }
 
 impl Subject {
@@ -245,12 +255,18 @@ impl<'a> Place<'a> {
         })
     }
 
-    /// Makes the commit object and writes it and its tree down for good. It is pinned with the event that names it.
+    /// How commits made here are signed; none when they are not.
+    pub(super) fn signer(&self, who: &Identity) -> Result<Option<Signer>, SigningError> {
+        Signer::read(&self.repo, self.ledger.env(), &self.worktree, &who.committer.to_string())
+    }
+
+    /// Makes the commit object, has it signed if it has to be, and writes it and its tree down for good. It is pinned
+    /// with the event that names it.
     pub(super) fn candidate(
         &self,
         fixed: &Fixed,
-        at: Timestamp,
-    ) -> Result<Result<Candidate, Trouble>, PerformError> {
+        (at, attempt): (Timestamp, u32),
+    ) -> Result<Result<Made, Trouble>, PerformError> {
         let who = match identity(&self.repo) {
             Ok(who) => who,
             Err(missing) => return Ok(Err(trouble(missing.code(), missing.to_string()))),
@@ -264,10 +280,25 @@ impl<'a> Place<'a> {
             Ok(object) => object,
             Err(e) => return Ok(Err(trouble(Code::CandidateFailed, e.to_string()))),
         };
+        let signer = match self.signer(&who) {
+            Ok(signer) => signer,
+            Err(e) => return Ok(Err(trouble(e.code(), e.to_string()))),
+        };
         let candidate =
             Candidate { commit: object.id, tree: fixed.tree.tree, parent: fixed.parent };
-        let objects: Vec<Object> = fixed.tree.objects.iter().cloned().chain([object]).collect();
-        self.ledger.store().write_kept_pack(&objects)?;
-        Ok(Ok(candidate))
+        let store = self.ledger.store();
+        let new = fixed.tree.objects.iter().cloned();
+        store.write_kept_pack(&new.chain([object.clone()]).collect::<Vec<Object>>())?;
+        let Some(signer) = signer else { return Ok(Ok(Made::Ready(candidate))) };
+        Ok(match sign::fresh(self, &signer, &object, attempt) {
+            Ok(signed) => {
+                store.write_kept_pack(std::slice::from_ref(&signed))?;
+                Ok(Made::Ready(Candidate { commit: signed.id, ..candidate }))
+            }
+            Err(e) if e.code() == Code::SigningNeedsPerson => {
+                Ok(Made::Unsigned(sign::waits(self.ledger, candidate, &e)))
+            }
+            Err(e) => Err(trouble(e.code(), e.to_string())),
+        })
     }
 }

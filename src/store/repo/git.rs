@@ -97,7 +97,7 @@ impl Git {
     /// # Errors
     /// There is no git to be trusted on `PATH`.
     pub fn new(env: &Env, worktree: &Worktree) -> Result<Self, GitError> {
-        let program = find_program(env, worktree)
+        let program = find_program(env, &[&worktree.top, &worktree.git_dir], "git")
             .ok_or_else(|| GitError::NoProgram { worktree: worktree.top.clone() })?;
         let base = env.vars().filter(|(name, _)| is_kept(name));
         let base = base.map(|(name, value)| (name.to_owned(), value.to_owned())).collect();
@@ -227,6 +227,15 @@ impl Git {
         env
     }
 
+    /// A call as [`Git::call`] makes it, to be run otherwise than by it.
+    pub(in crate::store) fn prepared<S: AsRef<OsStr>>(
+        &self,
+        args: &[S],
+        extra: &[(&str, &OsStr)],
+    ) -> Call {
+        self.call_of(args, b"", self.plumbing_env(extra))
+    }
+
     fn run<S: AsRef<OsStr>>(
         &self,
         args: &[S],
@@ -279,10 +288,11 @@ fn is_kept(name: &OsStr) -> bool {
     !DROPPED.iter().any(|d| name == *d)
 }
 
-fn find_program(env: &Env, worktree: &Worktree) -> Option<PathBuf> {
+/// A program of the caller's `PATH` that lies in none of these directories.
+pub(crate) fn find_program(env: &Env, outside: &[&Path], name: &str) -> Option<PathBuf> {
     let dirs = std::env::split_paths(env.get("PATH")?).filter(|d| d.is_absolute());
-    let inside = |p: &Path| p.starts_with(&worktree.top) || p.starts_with(&worktree.git_dir);
-    dirs.map(|d| d.join("git")).find(|program| {
+    let inside = |p: &Path| outside.iter().any(|dir| p.starts_with(dir));
+    dirs.map(|d| d.join(name)).find(|program| {
         // The real place counts, too: a link outside may lead back in.
         let runs = |m: Metadata| m.is_file() && m.permissions().mode() & 0o111 != 0;
         files::real(program).is_ok_and(|real| !inside(&real) && !inside(program))

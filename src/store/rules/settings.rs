@@ -44,8 +44,17 @@ pub const PROTECTED_KEYS: &[&str] = &[
 ];
 
 /// Keys of git itself that are read the same way.
-const PROTECTED_GIT_KEYS: &[&str] =
-    &["gpg.format", "gpg.ssh.allowedSignersFile", "init.defaultBranch", "user.signingKey"];
+const PROTECTED_GIT_KEYS: &[&str] = &[
+    "gpg.format",
+    "gpg.openpgp.program",
+    "gpg.program",
+    "gpg.ssh.allowedSignersFile",
+    "gpg.ssh.defaultKeyCommand",
+    "gpg.ssh.program",
+    "gpg.x509.program",
+    "init.defaultBranch",
+    "user.signingKey",
+];
 
 /// Settings cannot be read or written.
 #[derive(Debug, thiserror::Error)]
@@ -259,6 +268,21 @@ pub fn user_scope_all(repo: &gix::Repository, key: &str) -> Result<Vec<String>, 
     let snapshot = repo.config_snapshot();
     let values = snapshot.plumbing().strings_filter(key, is_user_scope).unwrap_or_default();
     values.iter().map(|value| text(key, value)).collect()
+}
+
+/// A boolean of system or global scope; absent is false.
+///
+/// # Errors
+/// The value is no boolean.
+pub fn user_scope_bool(repo: &gix::Repository, key: &str) -> Result<bool, SettingsError> {
+    let snapshot = repo.config_snapshot();
+    match snapshot.plumbing().boolean_filter(key, is_user_scope) {
+        Ok(value) => Ok(value.unwrap_or(false)),
+        Err(_) => {
+            let value = user_scope(repo, key)?.unwrap_or_default();
+            Err(bad(key, &value, "not a boolean"))
+        }
+    }
 }
 
 /// A value that could weaken a rule: this repository's user settings, else system or global scope.

@@ -209,6 +209,10 @@ const NOT_PROVOKED_HERE: &[(&str, &str)] = &[
         "commit-hooks-unsupported",
         "meets a person at a terminal only; the tests of `allow --commit` bring it about",
     ),
+    (
+        "commit-signing-unsupported",
+        "meets a person at a terminal only; the tests of `allow --commit` bring it about",
+    ),
     ("git-failed", "needs a git that breaks half way; the tests of the spawn point bring it about"),
     ("internal-error", "would be a defect"),
     ("io-error", "needs a device that fails"),

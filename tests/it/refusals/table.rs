@@ -231,7 +231,7 @@ const REPOSITORY: &[Row] = &[
         run(["commit", "--path", "a.txt", "-m", "m", "--ungated"]).at(e.path("other"))
     }),
     row("newer-format", 2, |e| rewritten(e, &[(0, "\nFormat: 1\n", "\nFormat: 2\n")])),
-    row("newer-format", 2, |e| rewritten(e, &[(1, "\nEngine: 2\n", "\nEngine: 999\n")])),
+    row("newer-format", 2, |e| rewritten(e, &[(1, "\nEngine: 3\n", "\nEngine: 999\n")])),
     row("journal-corrupt", 2, |e| rewritten(e, &[(0, "\nFormat: 1\n", "\n")])),
     row("journal-diverged", 2, |e| moved_journal(e, "main", false)),
     row("journal-corrupt", 2, |e| moved_journal(e, "main", true)),
@@ -344,8 +344,9 @@ const ATTACH: &[Row] = &[
         e.write_signers("ada@example.invalid cert-authority", "ada");
         commit(e, &[])
     }),
-    row("commit-signing-unsupported", 6, |e| {
+    row("commit-signing-unusable", 6, |e| {
         e.git(&["config", "commit.gpgSign", "true"]);
+        e.global("gpg.format", "minisign");
         commit(e, &[])
     }),
 ];
@@ -477,7 +478,9 @@ const ACKS: &[Row] = &[
         ack(e, &["--yes"])
     }),
     row("key-unreadable", 6, |e| ack(e, &["--yes", "--key", e.path("no-key").to_str().unwrap()])),
-    row("key-needs-agent", 6, |e| ack_by(e, "locked", &["-t", "ed25519", "-N", "a passphrase"])),
+    row("signing-needs-person", 5, |e| {
+        ack_by(e, "locked", &["-t", "ed25519", "-N", "a passphrase"])
+    }),
     row("key-type-unsupported", 6, |e| ack_by(e, "rsa", &["-t", "rsa", "-b", "2048", "-N", ""])),
     answered("unauthorized", &["ack:refused"], |e| {
         ack(e, &["--yes", "--key", e.path("eve").to_str().unwrap()])

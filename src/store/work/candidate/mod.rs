@@ -7,6 +7,7 @@
 pub mod commit;
 mod markers;
 pub mod message;
+pub mod signing;
 mod tree;
 pub mod whole;
 #[cfg(test)]

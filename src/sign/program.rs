@@ -1,0 +1,150 @@
+//! The program that signs with keys whose private half is not ours to read: `ssh-keygen -Y sign`, or what a person put in
+//! its place.
+//!
+//! Contract: called as git calls it. It is the one that `gpg.ssh.program` of system or global scope names, else
+//! `ssh-keygen` of `PATH`; never one of the repository, and never for checking a signature. It asks at the terminal when a person is there, or
+//! nowhere, and not for ever.
+
+use super::{
+    NAMESPACE,
+    key::{Named, SigningKey, public_words},
+};
+use crate::{
+    code::Code,
+    limits,
+    store::{
+        git::find_program,
+        settings::{SettingsError, expand_path, user_scope},
+    },
+    sys::{
+        env::Env,
+        files::{self, FileError},
+        spawn::{self, Call, Presence, SpawnError},
+    },
+};
+use std::{
+    ffi::OsString,
+    path::{Path, PathBuf},
+};
+
+/// The setting that names it.
+const SETTING: &str = "gpg.ssh.program";
+const DEFAULT: &str = "ssh-keygen";
+
+/// The program did not sign.
+#[derive(Debug, thiserror::Error)]
+pub enum ProgramError {
+    /// The setting cannot be read.
+    #[error(transparent)]
+    Settings(#[from] SettingsError),
+    /// There is none.
+    #[error("there is no {0} in an absolute directory of PATH outside the worktree")]
+    None(String),
+    /// What it is given cannot be written, or what it made not read.
+    #[error(transparent)]
+    File(#[from] FileError),
+    /// It could not be run to its end: nobody answered it in time, say.
+    #[error(transparent)]
+    Spawn(#[from] SpawnError),
+    /// It said no.
+    #[error("{0}")]
+    Refused(String),
+}
+
+impl ProgramError {
+    /// The stable code.
+    #[must_use]
+    pub fn code(&self) -> Code {
+        match self {
+            Self::Settings(e) => e.code(),
+            Self::File(_) => Code::Io,
+            Self::None(_) | Self::Spawn(_) | Self::Refused(_) => Code::SigningNeedsPerson,
+        }
+    }
+}
+
+/// Where and how it is called.
+#[derive(Debug)]
+pub struct Program<'a> {
+    /// The repository whose person's settings count.
+    pub repo: &'a gix::Repository,
+    /// The caller's environment, the agent's socket included.
+    pub env: &'a Env,
+    /// Directories that hold nothing to be run: worktree and git directory.
+    pub outside: &'a [&'a Path],
+    /// A directory for what it is given; used up.
+    pub dir: &'a Path,
+    /// Whether somebody can be asked.
+    pub presence: Presence,
+}
+
+impl Program<'_> {
+    /// The armoured signature over `payload`.
+    pub(super) fn sign(&self, key: &SigningKey, payload: &[u8]) -> Result<Vec<u8>, ProgramError> {
+        let desk = Desk::make(self.dir)?;
+        let file = self.dir.join("ack");
+        files::write_private(&file, payload)?;
+        let mut args: Vec<OsString> = ["-Y", "sign", "-n", NAMESPACE, "-f"].map(Into::into).into();
+        match key.named() {
+            Named::File(path) => args.push(path.into()),
+            Named::Literal => {
+                let public = self.dir.join("key.pub");
+                let words =
+                    public_words(key.public()).map_err(|e| ProgramError::Refused(e.to_string()))?;
+                files::write_private(&public, format!("{words}\n").as_bytes())?;
+                args.extend([public.into(), "-U".into()]);
+            }
+        }
+        args.push(file.clone().into());
+        let call = Call {
+            program: self.find()?,
+            args,
+            cwd: self.dir.to_owned(),
+            env: self.env.vars().map(|(k, v)| (k.to_owned(), v.to_owned())).collect(),
+            stdin: vec![],
+            deadline_ms: 0,
+        };
+        let done = spawn::run_asking(call, self.presence)?;
+        if !done.status.success() {
+            return Err(ProgramError::Refused(last_words(&done.stderr)));
+        }
+        let signature = files::read(&self.dir.join("ack.sig"), limits::SMALL_FILE_BYTES)?;
+        drop(desk);
+        Ok(signature)
+    }
+
+    fn find(&self) -> Result<PathBuf, ProgramError> {
+        let set = user_scope(self.repo, SETTING)?;
+        let name = set.unwrap_or_else(|| DEFAULT.to_owned());
+        if !name.contains('/') {
+            let found = find_program(self.env, self.outside, &name);
+            return found.ok_or(ProgramError::None(name));
+        }
+        Ok(expand_path(self.env, SETTING, &name)?)
+    }
+}
+
+/// The directory, cleared away when it is dropped.
+struct Desk<'a>(&'a Path);
+
+impl<'a> Desk<'a> {
+    fn make(dir: &'a Path) -> Result<Self, FileError> {
+        files::remove_tree(dir)?;
+        files::make_private_dirs(dir)?;
+        Ok(Self(dir))
+    }
+}
+
+impl Drop for Desk<'_> {
+    fn drop(&mut self) {
+        // Left behind it is only garbage, which the next recovery clears away.
+        let _ = files::remove_tree(self.0);
+    }
+}
+
+/// What a program said last; at a terminal it said it there.
+pub(crate) fn last_words(stderr: &[u8]) -> String {
+    let text = String::from_utf8_lossy(stderr);
+    let last = text.lines().rev().map(str::trim).find(|line| !line.is_empty());
+    last.map_or_else(|| "it was not signed".to_owned(), str::to_owned)
+}
