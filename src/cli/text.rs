@@ -149,6 +149,7 @@ fn broken(line: &str, columns: usize) -> String {
     for word in unbroken(rest) {
         let room = if is_first { 0 } else { 1 };
         if !is_first && at + room + width(&word) > columns {
+            out.truncate(out.trim_end().len());
             out.push('\n');
             out.push_str(&" ".repeat(indent));
             at = indent;
@@ -338,7 +339,7 @@ mod tests {
         let id = "pol_01arz3ndektsv4rrffq69g5fav";
         for (line, want) in [
             ("short".to_owned(), "short".to_owned()),
-            (format!("policy {id}  8 min ago"), format!("policy {id} \n    8 min ago")),
+            (format!("policy {id}  8 min ago"), format!("policy {id}\n    8 min ago")),
             (
                 "hint: the words of a sentence go on in the next line, set in".to_owned(),
                 "hint: the words of a sentence go on in\n    the next line, set in".to_owned(),
@@ -348,13 +349,13 @@ mod tests {
                 "  because   one two three four five six\n            seven".to_owned(),
             ),
             (
-                "not set up for you yet: run git agentproto init --yes, then go on".to_owned(),
-                "not set up for you yet: run\n    git agentproto init --yes, then go on".to_owned(),
+                "not set up for you yet: run git agentproto init --yes, then go".to_owned(),
+                "not set up for you yet: run\n    git agentproto init --yes, then go".to_owned(),
             ),
             (
                 format!("     7  2026-01-31T12:00:00.000Z  policy:failed {id}: red"),
                 format!(
-                    "     7  2026-01-31T12:00:00.000Z \n        policy:failed\n        {id}: red"
+                    "     7  2026-01-31T12:00:00.000Z\n        policy:failed\n        {id}:\n        red"
                 ),
             ),
             (
