@@ -187,3 +187,38 @@ fn records_of_another_clone_are_fetched_as_verify_says() {
     env.ap_in(&clone, &["verify", "main~1..main"]).exits(0);
     assert!(env.ap_in(&clone, &["status"]).out().contains("nothing is going on here"));
 }
+
+#[test]
+fn where_nothing_can_be_done_yet_it_is_said_what_comes_first() {
+    let env = TestEnv::bare();
+    for (name, options) in [("none", None), ("unborn", Some("-q")), ("bare", Some("--bare"))] {
+        let dir = env.path(name);
+        std::fs::create_dir(&dir).unwrap();
+        if let Some(option) = options {
+            env.git_in(&dir, &["init", option]);
+        }
+    }
+    for (name, exit, words) in [
+        (
+            "none",
+            128,
+            "hint: run it inside a git repository, or name one with -C; git init makes one",
+        ),
+        (
+            "unborn",
+            0,
+            "there is no commit yet: make the first one with git, then run git agentproto init",
+        ),
+        (
+            "bare",
+            0,
+            "this repository is bare: work goes on in a worktree; git worktree add DIR BRANCH",
+        ),
+    ] {
+        let out = env.ap_in(&env.path(name), &["status"]).exits(exit);
+        assert!(format!("{}{}", out.out(), out.err()).contains(words), "{out}");
+        assert!(!out.out().contains("cannot be told"), "{out}");
+    }
+    let out = env.ap_in(&env.path("unborn"), &["verify"]).exits(6);
+    assert!(out.err().contains("the current branch has no commit yet [no-commits-yet]"), "{out}");
+}
