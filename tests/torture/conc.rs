@@ -49,8 +49,8 @@ struct Plan {
 
 /// Longest life of a worker that will be killed, milliseconds.
 const LIFE_MS: u64 = 400;
-/// Between two appends of a worker that only keeps git company, milliseconds.
-const SLOW_MS: u64 = 500;
+/// How many times slower a worker is that waits for git's rounds.
+const SLOWER: u64 = 10;
 /// What git does.
 struct Call {
     name: &'static str,
@@ -78,7 +78,7 @@ pub(crate) fn beside_git(cx: &Cx) -> Outcome<Report> {
     let plan = Plan {
         workers: cx.pick(2, 4, 8),
         callers: 2,
-        events: cx.pick(60, 800, 40_000),
+        events: cx.pick(60, 800, 20_000),
         rounds: cx.pick(2, 15, 200),
         well: cx.pick(1, 3, 40),
         kills: 0,
@@ -261,11 +261,12 @@ impl Storm<'_> {
         Ok(())
     }
 
-    /// Once there are events enough, workers slow down for the rounds still to come: in a journal that grows without
-    /// end each round would take longer than the one before.
+    /// Workers slow down while there are more events than rounds of git, each as a share of the plan: in a journal that
+    /// grows without end each round takes longer than the one before.
     fn gap_ms(&self) -> Outcome<u64> {
-        let enough = self.plan.gap_ms > 0 && self.acknowledged()? >= self.plan.events;
-        Ok(if enough { SLOW_MS } else { self.plan.gap_ms })
+        let rounds = self.rounds.iter().map(|(all, _)| all.load(Relaxed)).min().unwrap_or(0);
+        let ahead = self.acknowledged()? * self.plan.rounds > rounds * self.plan.events;
+        Ok(if ahead { self.plan.gap_ms * SLOWER } else { self.plan.gap_ms })
     }
 
     /// Appends of one worker: as many as it comes to before its kill, or as do not outlast the deadline of a child.
