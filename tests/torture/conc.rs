@@ -40,7 +40,7 @@ struct Plan {
     /// Those of them that end well: git must come through between its own like and us.
     well: u64,
     kills: u64,
-    /// Milliseconds between two appends of a worker.
+    /// Milliseconds between two appends of a worker, or two calls.
     gap_ms: u64,
     early: bool,
     /// Until then it has come so far, or fails.
@@ -234,6 +234,7 @@ impl Storm<'_> {
             self.calls.fetch_add(1, Relaxed);
             let ack = Ack { actor: None, id: Some(cursor) };
             self.found.lock().unwrap_or_else(PoisonError::into_inner).0.push(ack);
+            pass(Duration::from_millis(self.gap_ms()?));
         }
         Ok(())
     }
@@ -261,9 +262,12 @@ impl Storm<'_> {
         Ok(())
     }
 
-    /// Workers slow down while there are more events than rounds of git, each as a share of the plan: in a journal that
+    /// Workers and callers slow down while there are more events than rounds of git, each as a share of the plan: in a journal that
     /// grows without end each round takes longer than the one before.
     fn gap_ms(&self) -> Outcome<u64> {
+        if self.plan.gap_ms == 0 {
+            return Ok(0);
+        }
         let rounds = self.rounds.iter().map(|(all, _)| all.load(Relaxed)).min().unwrap_or(0);
         let ahead = self.acknowledged()? * self.plan.rounds > rounds * self.plan.events;
         Ok(if ahead { self.plan.gap_ms * SLOWER } else { self.plan.gap_ms })
