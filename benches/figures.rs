@@ -11,6 +11,8 @@
 
 #[path = "figures/append.rs"]
 mod append;
+#[path = "figures/candidate.rs"]
+mod candidate;
 #[path = "figures/crowd.rs"]
 mod crowd;
 #[path = "figures/history.rs"]
@@ -30,9 +32,10 @@ type Outcome<T = ()> = Result<T, Box<dyn Error>>;
 fn main() -> Outcome {
     let rounds: usize = std::env::var("ROUNDS").ok().and_then(|r| r.parse().ok()).unwrap_or(100);
     let wanted: Vec<String> = std::env::args().skip(1).filter(|a| !a.starts_with('-')).collect();
-    let parts: [(&str, &dyn Fn() -> Outcome); 4] = [
+    let parts: [(&str, &dyn Fn() -> Outcome); 5] = [
         ("commands", &|| commands(rounds)),
         ("append", &|| append::rows(rounds)),
+        ("candidate", &|| candidate::rows(rounds)),
         ("crowd", &crowd::rows),
         ("history", &|| history::rows(rounds)),
     ];
