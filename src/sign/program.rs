@@ -18,7 +18,7 @@ use crate::{
     },
     sys::{
         env::Env,
-        files::{self, FileError},
+        files::{self, FileError, Scratch},
         spawn::{self, Call, Presence, SpawnError},
     },
 };
@@ -81,14 +81,14 @@ pub struct Program<'a> {
 impl Program<'_> {
     /// The armoured signature over `payload`.
     pub(super) fn sign(&self, key: &SigningKey, payload: &[u8]) -> Result<Vec<u8>, ProgramError> {
-        let desk = Desk::make(self.dir)?;
-        let file = self.dir.join("ack");
+        let desk = Scratch::make(self.dir)?;
+        let file = desk.path().join("ack");
         files::write_private(&file, payload)?;
         let mut args: Vec<OsString> = ["-Y", "sign", "-n", NAMESPACE, "-f"].map(Into::into).into();
         match key.named() {
             Named::File(path) => args.push(path.into()),
             Named::Literal => {
-                let public = self.dir.join("key.pub");
+                let public = desk.path().join("key.pub");
                 let words =
                     public_words(key.public()).map_err(|e| ProgramError::Refused(e.to_string()))?;
                 files::write_private(&public, format!("{words}\n").as_bytes())?;
@@ -99,7 +99,7 @@ impl Program<'_> {
         let call = Call {
             program: self.find()?,
             args,
-            cwd: self.dir.to_owned(),
+            cwd: desk.path().to_owned(),
             env: self.env.vars().map(|(k, v)| (k.to_owned(), v.to_owned())).collect(),
             stdin: vec![],
             deadline_ms: 0,
@@ -108,9 +108,7 @@ impl Program<'_> {
         if !done.status.success() {
             return Err(ProgramError::Refused(last_words(&done.stderr)));
         }
-        let signature = files::read(&self.dir.join("ack.sig"), limits::SMALL_FILE_BYTES)?;
-        drop(desk);
-        Ok(signature)
+        Ok(files::read(&desk.path().join("ack.sig"), limits::SMALL_FILE_BYTES)?)
     }
 
     fn find(&self) -> Result<PathBuf, ProgramError> {
@@ -121,24 +119,6 @@ impl Program<'_> {
             return found.ok_or(ProgramError::None(name));
         }
         Ok(expand_path(self.env, SETTING, &name)?)
-    }
-}
-
-/// The directory, cleared away when it is dropped.
-struct Desk<'a>(&'a Path);
-
-impl<'a> Desk<'a> {
-    fn make(dir: &'a Path) -> Result<Self, FileError> {
-        files::remove_tree(dir)?;
-        files::make_private_dirs(dir)?;
-        Ok(Self(dir))
-    }
-}
-
-impl Drop for Desk<'_> {
-    fn drop(&mut self) {
-        // Left behind it is only garbage, which the next recovery clears away.
-        let _ = files::remove_tree(self.0);
     }
 }
 

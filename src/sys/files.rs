@@ -9,6 +9,7 @@
 mod at;
 mod log;
 mod regular;
+mod scratch;
 mod slots;
 
 pub use at::{Held, Opened};
@@ -16,6 +17,7 @@ pub use log::Log;
 pub use regular::{
     Unfit, code_of, open_record, open_regular, read, read_given, read_optional, read_own,
 };
+pub use scratch::Scratch;
 pub use slots::Slots;
 
 pub(in crate::sys) use regular::regular;

@@ -14,7 +14,7 @@ use crate::store::{
 };
 use crate::{
     domain::oid::Oid,
-    sys::files::{self, FileError},
+    sys::files::{self, FileError, Scratch},
 };
 use gix::bstr::ByteSlice;
 use std::{
@@ -97,14 +97,7 @@ pub enum HookError {
 #[derive(Debug)]
 pub struct PrivateIndex<'a> {
     git: &'a Git,
-    dir: &'a Path,
-}
-
-impl Drop for PrivateIndex<'_> {
-    fn drop(&mut self) {
-        // Left behind it is only garbage: the next run with this name clears it.
-        let _ = files::remove_tree(self.dir);
-    }
+    dir: Scratch,
 }
 
 impl<'a> PrivateIndex<'a> {
@@ -113,10 +106,8 @@ impl<'a> PrivateIndex<'a> {
     ///
     /// # Errors
     /// The directory cannot be made, or git cannot make such an index.
-    pub fn make(git: &'a Git, dir: &'a Path, tree: Oid) -> Result<Self, HookError> {
-        files::remove_tree(dir)?;
-        files::make_private_dirs(dir)?;
-        let index = Self { git, dir };
+    pub fn make(git: &'a Git, dir: &Path, tree: Oid) -> Result<Self, HookError> {
+        let index = Self { git, dir: Scratch::make(dir)? };
         let shared = git.worktree().git_dir.join("index");
         if exists(&shared)? {
             files::copy(&shared, &index.path())?;
@@ -139,13 +130,13 @@ impl<'a> PrivateIndex<'a> {
     /// The index file.
     #[must_use]
     pub fn path(&self) -> PathBuf {
-        self.dir.join("index")
+        self.dir.path().join("index")
     }
 
     /// The file the commit message is handed over in, under the name it has in git.
     #[must_use]
     pub fn message_file(&self) -> PathBuf {
-        self.dir.join("COMMIT_EDITMSG")
+        self.dir.path().join("COMMIT_EDITMSG")
     }
 
     /// Paths that the index holds in another way than `tree` (a full id) does.

@@ -16,7 +16,7 @@ use crate::{
     },
     sys::{
         env::Env,
-        files::{self, FileError},
+        files::{self, FileError, Scratch},
         spawn::{self, Call, Presence, SpawnError},
     },
 };
@@ -226,33 +226,25 @@ impl Reader<'_> {
     }
 }
 
-/// A directory in which git writes the one object it makes. It goes when this is dropped.
+/// A directory in which git writes the one object it makes.
 struct Desk<'a> {
     git: &'a Git,
-    dir: &'a Path,
+    dir: Scratch,
     store: PathBuf,
 }
 
-impl Drop for Desk<'_> {
-    fn drop(&mut self) {
-        // Left behind it is only garbage: the next run with this name clears it.
-        let _ = files::remove_tree(self.dir);
-    }
-}
-
 impl<'a> Desk<'a> {
-    fn make(git: &'a Git, dir: &'a Path, objects: &Path) -> Result<Self, SigningError> {
-        files::remove_tree(dir)?;
-        let store = dir.join("objects");
+    fn make(git: &'a Git, dir: &Path, objects: &Path) -> Result<Self, SigningError> {
+        let dir = Scratch::make(dir)?;
+        let store = dir.path().join("objects");
         files::make_private_dirs(&store.join("info"))?;
-        let desk = Self { git, dir, store };
         let mut line = files::real(objects)?.into_os_string().into_vec();
         if line.contains(&b'\n') {
             return Err(unusable(WANTED, "the path of the repository has a line end".to_owned()));
         }
         line.push(b'\n');
-        files::write_private(&desk.store.join("info").join("alternates"), &line)?;
-        Ok(desk)
+        files::write_private(&store.join("info").join("alternates"), &line)?;
+        Ok(Self { git, dir, store })
     }
 
     fn vars(&self) -> [(&'static str, &OsStr); 1] {
@@ -262,7 +254,7 @@ impl<'a> Desk<'a> {
     fn call(&self, signer: &Signer, unsigned: &Object) -> Result<Call, SigningError> {
         let lost = || SigningError::Other("what was to be signed is no commit");
         let parts = Parts::of(&unsigned.data).ok_or_else(lost)?;
-        let file = self.dir.join("message");
+        let file = self.dir.path().join("message");
         files::write_private(&file, parts.message)?;
         let mut args: Vec<OsString> = Vec::new();
         for (key, value) in &signer.settings {
