@@ -136,6 +136,7 @@ codes! {
     PathSymlinkEscapes "path-symlink-escapes" REFUSED "let the link point to something inside the worktree";
     PathOutsideSparse "path-outside-sparse-checkout" REFUSED "add it to the sparse checkout first";
     IdentityMissing "identity-missing" REFUSED "git config --global user.name NAME && git config --global user.email ADDRESS";
+    TooFewSigners "too-few-signers" REFUSED "list more keys in the allowed-signers file, or ask for fewer: agentproto.ackQuorum, agentproto.ackExclude";
     SignersMissing "signers-missing" REFUSED "no allowed-signers file is in force: run git agentproto init";
     MergeInProgress "merge-in-progress" REFUSED "finish or abort it first";
     RebaseInProgress "rebase-in-progress" REFUSED "finish or abort it first";
@@ -203,7 +204,7 @@ codes! {
 
     // waiting and checking
     Timeout "timeout" TIME "wait longer with --timeout";
-    CanNeverBe "can-never-be" NOT_FOUND "see how it ended: git agentproto status ID";
+    CanNeverBe "can-never-be" NOT_FOUND "see how it ended: git agentproto status";
     SessionFailed "session-failed" NO "the session ended without finishing: start another one";
     NotGoverned "not-governed" NO "see the reason of each commit";
     Internal "internal-error" BROKEN "please report this";

@@ -11,6 +11,7 @@ use super::{
     review,
     settle::{Held, exit_of as exit_of_policy, settle, tell},
     text::{self, shown, typed_duration},
+    warn,
 };
 use crate::{
     code::{Code, exit},
@@ -80,8 +81,13 @@ pub(super) fn run(cx: &Cx, args: AckArgs) -> Result<u8, CliError> {
             None => return Ok(exit::PERSON),
         }
     }
+    // The review says it, too; who answers without one has to hear it as well.
+    let news = || Ok(warn::of_rules(&ledger)?.into_iter().collect());
+    let notices = if yes { warn::say(cx, news) } else { vec![] };
     let (given, policy, held) = give(cx, &ledger, &id, &ask)?;
-    cx.answer(&to_json(&id, &given, &policy, held.as_ref()), &to_text(&given, &policy))?;
+    let mut answer = to_json(&id, &given, &policy, held.as_ref());
+    warn::tell(&mut answer, &notices);
+    cx.answer(&answer, &to_text(&given, &policy))?;
     Ok(exit_of(&given, &policy))
 }
 

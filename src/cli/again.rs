@@ -12,10 +12,12 @@ use crate::{
     },
     ledger::Ledger,
     limits,
+    sys::files,
 };
 use std::{
     ffi::{OsStr, OsString},
     os::unix::ffi::{OsStrExt as _, OsStringExt as _},
+    path::Path,
 };
 
 /// What a person has to correct before anything can be asked again.
@@ -50,7 +52,8 @@ pub(super) fn again(cx: &Cx, ledger: &Ledger, policy: &Policy) -> Result<String,
 impl Place {
     fn of(cx: &Cx, ledger: &Ledger, worktree: &str) -> Result<Self, CliError> {
         let location = ledger.store().location();
-        let here = location.worktree.as_ref().is_some_and(|w| w.id == worktree);
+        let here =
+            location.worktree.as_ref().is_some_and(|w| w.id == worktree && stands_in(cx, &w.top));
         if here && !cx.json {
             return Ok(Self { dir: None, below: location.prefix.clone() });
         }
@@ -68,6 +71,14 @@ impl Place {
         let names: Vec<&[u8]> = up.chain(to.iter().skip(common).copied()).collect();
         OsString::from_vec(names.join(&b'/'))
     }
+}
+
+/// False when the reader's shell stands elsewhere: `git -C` and `--git-dir` take us, but not the reader, to the worktree.
+fn stands_in(cx: &Cx, top: &Path) -> bool {
+    let shell = cx.env.get("PWD").map(Path::new).filter(|dir| dir.is_absolute());
+    // A shell that does not say where it is, or says what is not so, is taken to be where we are.
+    let Some(Ok(shell)) = shell.map(files::real) else { return true };
+    files::real(top).map_or(true, |top| shell.starts_with(top))
 }
 
 /// `attach` to the sessions that are left, `commit` when none is.

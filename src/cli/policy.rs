@@ -222,7 +222,8 @@ pub(super) fn show_text(cx: &Cx, ledger: &Ledger, policy: &Policy) -> Result<Str
     }
     for (index, gate) in policy.spec.gates.iter().enumerate() {
         let result = policy.results.iter().find(|r| r.hook.is_none() && r.index == index);
-        let said = result.map_or_else(|| "not run".to_owned(), gate_words);
+        let yet = if policy.status == Status::Gating { "not done yet" } else { "not run" };
+        let said = result.map_or_else(|| yet.to_owned(), gate_words);
         text.push_str(&format!("  gate      {}: {said}\n", shown(&gate_named(&gate.def))));
     }
     if let Some(last) = policy.results.last().filter(|r| r.verdict != Verdict::Pass) {

@@ -15,6 +15,7 @@ use crate::{
     store::{
         expand::LeftOut,
         git::Git,
+        trusted::Rules,
         worktree_state::{StateError, moved_away, not_there, staged_otherwise},
     },
 };
@@ -62,10 +63,19 @@ pub(super) fn of_policy(
         let policy = ledger.require_policy(id)?;
         let label = policy.spec.label.as_deref();
         let mut notices = twins(ledger, &Entity::Policy(id.clone()), label)?;
+        notices.extend(of_rules(ledger)?);
         notices.extend(some(left_out, of_left_out));
         notices.extend(of_paths(ledger, &policy)?);
         Ok(notices)
     })
+}
+
+/// Of rule files that changed since a person accepted them: they are in force, and somebody may not know.
+pub(super) fn of_rules(ledger: &Ledger) -> Result<Option<Notice>, CliError> {
+    let Rules::Changed { .. } = ledger.rules()? else { return Ok(None) };
+    let text = "the rule files changed since a person accepted them, and are in force: \
+                look at them (git agentproto status), then git agentproto trust";
+    Ok(Some(Notice { kind: "rules-changed", path: None, text: text.to_owned() }))
 }
 
 fn of_left_out(out: &LeftOut) -> Notice {
@@ -78,7 +88,7 @@ fn of_left_out(out: &LeftOut) -> Notice {
     Notice::of("left-out", path, text)
 }
 
-fn say(cx: &Cx, look: impl FnOnce() -> Result<Vec<Notice>, CliError>) -> Vec<Notice> {
+pub(super) fn say(cx: &Cx, look: impl FnOnce() -> Result<Vec<Notice>, CliError>) -> Vec<Notice> {
     let not_told = |e: CliError| vec![Notice { kind: "not-told", path: None, text: e.message }];
     let notices = look().unwrap_or_else(not_told);
     notices.iter().for_each(|notice| cx.note(&format!("warning: {}", notice.text)));

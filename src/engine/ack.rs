@@ -73,7 +73,7 @@ fn judge(policy: &Policy, ack: JudgedAck, now: Timestamp) -> Result<AckRecord, B
     is_bound(policy, &ack, said)?;
     in_time(policy, &ack, said, now)?;
     if said.decision == Decision::Approve && has_approved(policy, &record.key) {
-        let because = format!("{} approved it already", record.key);
+        let because = format!("{} approved it already; it takes another key", record.key);
         return Err((AckOutcome::Replayed, because));
     }
     // Only the line itself says what was decided.

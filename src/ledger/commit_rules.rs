@@ -150,10 +150,10 @@ impl Ledger {
             return Ok(rules);
         }
         let why = format!(
-            "{} distinct keys have to approve, and {voices} of those in {} may",
+            "approvals by {} different keys are asked for, and {voices} of those in {} may give one",
             rules.quorum, found.place
         );
-        Err(LedgerError::refused(Code::SignersMissing, "signers", why))
+        Err(LedgerError::refused(Code::TooFewSigners, "signers", why))
     }
 
     /// Either the user's own leave to go without an ack, or somebody who could give one.

@@ -18,7 +18,7 @@ use crate::{
     domain::oid::Oid,
     sign::{
         choose::{ChooseKeyError, load_signing_key, own_key_file},
-        key::SigningKey,
+        key::{Named, SigningKey},
     },
     store::{
         Worktree,
@@ -167,9 +167,11 @@ impl Ledger {
     /// `trust`: accepts the rule files of the trusted ref as they are now.
     ///
     /// # Errors
-    /// Inside a session; the files cannot be read; the settings cannot be written.
+    /// Inside a session; the files cannot be read or understood; the settings cannot be written.
     pub fn accept_rules(&self) -> Result<RulesAccepted, LedgerError> {
         self.require_outside(Code::PersonOnly, "trust")?;
+        // What nobody can read, nobody can have looked at.
+        self.allowed()?;
         let mut setup = self.setup("trust", self.trust()?)?;
         let (digest, changed) = match setup.trust.rules(&setup.repo)? {
             Rules::Accepted { now } => (now, false),
@@ -319,10 +321,20 @@ impl Setup<'_> {
         {
             let path = own_key_file(env).map_err(settings_error)?;
             self.email()?;
+            // Named, so that a key that git signs commits with some day does not take its place.
+            if let Some(value) = path.to_str() {
+                self.set(SIGNING_KEY, value)?;
+            }
             self.step(true, format!("acks are signed with a new key, {}", path.display()));
             return Ok(Key::ToMake(path));
         }
         let key = self.ledger.signing_key(&self.repo, &self.trust, None)?;
+        let own = own_key_file(env).map_err(settings_error)?;
+        if let (None, Named::File(file), Some(value)) = (&set, key.named(), own.to_str())
+            && *file == own
+        {
+            self.set(SIGNING_KEY, value)?;
+        }
         self.step(false, format!("acks are signed with {}", key.shown()));
         Ok(Key::There(Box::new(key)))
     }

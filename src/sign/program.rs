@@ -84,7 +84,9 @@ impl Program<'_> {
         let desk = Scratch::make(self.dir)?;
         let file = desk.path().join("ack");
         files::write_private(&file, payload)?;
-        let mut args: Vec<OsString> = ["-Y", "sign", "-n", NAMESPACE, "-f"].map(Into::into).into();
+        let (program, quiet) = self.find()?;
+        let mut args: Vec<OsString> = quiet.into_iter().map(Into::into).collect();
+        args.extend(["-Y", "sign", "-n", NAMESPACE, "-f"].map(OsString::from));
         match key.named() {
             Named::File(path) => args.push(path.into()),
             Named::Literal => {
@@ -97,7 +99,7 @@ impl Program<'_> {
         }
         args.push(file.clone().into());
         let call = Call {
-            program: self.find()?,
+            program,
             args,
             cwd: desk.path().to_owned(),
             env: self.env.vars().map(|(k, v)| (k.to_owned(), v.to_owned())).collect(),
@@ -111,20 +113,22 @@ impl Program<'_> {
         Ok(files::read(&desk.path().join("ack.sig"), limits::SMALL_FILE_BYTES)?)
     }
 
-    fn find(&self) -> Result<PathBuf, ProgramError> {
+    /// The program, and the flag that keeps it from telling where our files are.
+    fn find(&self) -> Result<(PathBuf, Option<&'static str>), ProgramError> {
         let set = user_scope(self.repo, SETTING)?;
+        let quiet = set.is_none().then_some("-q");
         let name = set.unwrap_or_else(|| DEFAULT.to_owned());
         if !name.contains('/') {
             let found = find_program(self.env, self.outside, &name);
-            return found.ok_or(ProgramError::None(name));
+            return Ok((found.ok_or(ProgramError::None(name))?, quiet));
         }
-        Ok(expand_path(self.env, SETTING, &name)?)
+        Ok((expand_path(self.env, SETTING, &name)?, quiet))
     }
 }
 
 /// What a program said last; at a terminal it said it there.
 pub(crate) fn last_words(stderr: &[u8]) -> String {
     let text = String::from_utf8_lossy(stderr);
-    let last = text.lines().rev().map(str::trim).find(|line| !line.is_empty());
+    let last = text.split(['\n', '\r']).rev().map(str::trim).find(|line| !line.is_empty());
     last.map_or_else(|| "it was not signed".to_owned(), str::to_owned)
 }

@@ -404,7 +404,7 @@ fn a_rule_that_nobody_can_meet_or_read_is_refused_at_attach() {
     let asked = || env.ap(&["commit", "--path", "f.txt", "-m", "m", "--", "true"]);
     env.global("agentproto.ackQuorum", "2");
     let out = asked().exits(6);
-    assert!(out.err().contains("2 distinct keys have to approve, and 1 "), "{out}");
+    assert!(out.err().contains("approvals by 2 different keys are asked for, and 1 "), "{out}");
     for value in ["0", "17", "all"] {
         env.global("agentproto.ackQuorum", value);
         let out = asked().exits(2);
@@ -413,7 +413,7 @@ fn a_rule_that_nobody_can_meet_or_read_is_refused_at_attach() {
     env.unset_global("agentproto.ackQuorum");
     env.global("agentproto.ackExclude", "author");
     let out = asked().exits(6);
-    assert!(out.err().contains("signers-missing"), "{out}");
+    assert!(out.err().contains("too-few-signers"), "{out}");
     assert_eq!(env.kinds(), Vec::<String>::new());
     asked_in_vain_is_nothing(&env);
 }

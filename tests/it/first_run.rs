@@ -222,3 +222,39 @@ fn where_nothing_can_be_done_yet_it_is_said_what_comes_first() {
     let out = env.ap_in(&env.path("unborn"), &["verify"]).exits(6);
     assert!(out.err().contains("the current branch has no commit yet [no-commits-yet]"), "{out}");
 }
+
+#[test]
+fn a_key_that_git_signs_commits_with_some_day_does_not_answer_in_place_of_the_one_init_made() {
+    let env = newcomer();
+    env.ap(&["init", "--yes"]).exits(0);
+    env.global("gpg.format", "ssh");
+    env.global("user.signingKey", env.path("eve").to_str().unwrap());
+    env.governed("f.txt");
+    env.ap(&["verify", "main~1..main"]).exits(0);
+}
+
+#[test]
+fn a_change_of_the_rule_files_is_told_wherever_it_counts_and_accepted_only_when_it_can_be_read() {
+    let env = TestEnv::new();
+    env.ap(&["trust"]).exits(0);
+    let id = env.awaiting("f.txt");
+    env.write(".agentproto/allowed-commands.json", &crate::env::allowlist(&["./more.sh"]));
+    env.git(&["commit", "-qam", "more may run"]);
+    let told = |out: &crate::env::Output| out.err().contains("the rule files changed");
+    let attached =
+        env.ap(&["commit", "--path=a.txt", "-m", "m", "--no-wait", "--json", "--", "true"]);
+    assert!(told(&attached), "{attached}");
+    assert!(attached.out().contains("\"rules-changed\""), "{attached}");
+    env.ap(&["wait", &id, "--timeout", "20s"]).exits(5);
+    let given = env.ap(&["ack", "--yes", &id, "--json"]).exits(0);
+    assert!(told(&given) && given.out().contains("\"rules-changed\""), "{given}");
+    env.ap(&["trust"]).exits(0);
+    let id = env.awaiting("g.txt");
+    let given = env.ap(&["ack", "--yes", &id]).exits(0);
+    assert!(!told(&given), "{given}");
+
+    env.write(".agentproto/allowed-commands.json", "{\"version\":");
+    env.git(&["commit", "-qam", "garbage"]);
+    let refused = env.ap(&["trust"]).exits(2);
+    assert!(refused.err().contains("allowlist-invalid"), "{refused}");
+}

@@ -446,3 +446,37 @@ fn what_a_landing_needs_to_go_on_is_left_to_it() {
     repairs(&env, 1);
     goes_on(&env);
 }
+
+#[test]
+fn a_state_that_cannot_be_read_whole_is_found_though_no_event_of_late_touched_it() {
+    let env = TestEnv::new();
+    let old = env.adopt("old");
+    for n in 0..6 {
+        env.adopt(&format!("later {n}"));
+    }
+    env.ap(&["gc"]).exits(0);
+    let journal = env.journal();
+    let path = format!("open/{}/{old}.json", old.chars().last().unwrap());
+    let object = env.git(&["rev-parse", &format!("{journal}:{path}")]);
+    let packs = env.repo().join(".git/objects/pack");
+    let mut hurt = 0;
+    for entry in fs::read_dir(&packs).unwrap() {
+        let index = entry.unwrap().path();
+        if index.extension().is_none_or(|e| e != "idx") {
+            continue;
+        }
+        let listed = env.git(&["verify-pack", "-v", index.to_str().unwrap()]);
+        let Some(line) = listed.lines().find(|line| line.starts_with(&object)) else { continue };
+        let offset: usize = line.split_whitespace().nth(4).unwrap().parse().unwrap();
+        let pack = index.with_extension("pack");
+        let mut bytes = fs::read(&pack).unwrap();
+        bytes[offset + 3..offset + 9].fill(0xff);
+        fs::remove_file(&pack).unwrap();
+        fs::write(&pack, bytes).unwrap();
+        hurt += 1;
+    }
+    assert_eq!(hurt, 1, "{object} is in one pack");
+    let found = findings(&env, 2);
+    let words: Vec<String> = found.iter().map(|f| text(f, "what")).collect();
+    assert!(words.iter().any(|w| w.contains("not all of the state after event")), "{words:?}");
+}

@@ -555,6 +555,13 @@ fn a_red_report_says_why_and_what_to_do() {
     {
         assert!(out.err().contains(line), "'{line}' is not in: {out}");
     }
+    // `git -C` takes the program to the worktree, not the reader.
+    let from = env.home().display().to_string();
+    let repo = env.repo().display().to_string();
+    let show = ["-C", &repo, "agentproto", "policy", "show", "fix"];
+    let out = env.run("git", &show).dir(env.home()).env("PWD", &from).done().exits(0);
+    let next = format!("git agentproto -C {} attach s --next-turn", env.repo().display());
+    assert!(out.out().contains(&next), "'{next}' is not in: {out}");
     let shown = env.ap_in(&below, &["policy", "show", "fix", "--json"]).exits(0).json();
     let step = text(&shown, "nextStep");
     assert!(step.starts_with(&format!("git agentproto -C {} attach ses_", env.repo().display())));

@@ -30,6 +30,21 @@ pub(super) fn index(ledger: &Ledger, found: &mut Findings) {
     }
 }
 
+/// The state after the last event can be read whole: what no event of late touched is looked at by nobody else.
+pub(super) fn state(ledger: &Ledger, found: &mut Findings) {
+    let store = ledger.store();
+    // A journal whose end cannot be told is told of where it is read.
+    let Ok(Some(tip)) = store.own_tip() else { return };
+    match whole::tree_damage(store, &tip.id) {
+        Ok(None) => {}
+        Ok(Some(why)) => {
+            let what = format!("not all of the state after event {} can be read: {why}", tip.seq);
+            found.add(Severity::Broken, Code::JournalCorrupt, "the journal", what);
+        }
+        Err(e) => found.store("the journal", &e),
+    }
+}
+
 /// Outside the repository can be read which event was the last.
 pub(super) fn end(ledger: &Ledger, found: &mut Findings) {
     match ledger.store().end() {

@@ -67,6 +67,7 @@ fn look(ledger: &Ledger) -> Result<FsckReport, VerifyError> {
             found.add(Severity::Broken, Code::JournalCorrupt, chain.writer.as_str(), what);
         }
     }
+    journal::state(ledger, &mut found);
     journal::end(ledger, &mut found);
     journal::perhaps_gone(ledger, &mut found);
     let own = own(ledger, &chains, &mut found);

@@ -505,7 +505,7 @@ const ACKS: &[Row] = &[
         args.done(e, false).exits(5);
         args
     }),
-    row("signers-missing", 6, |e| {
+    row("too-few-signers", 6, |e| {
         e.global("agentproto.ackQuorum", "2");
         commit(e, &[])
     }),

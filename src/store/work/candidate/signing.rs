@@ -354,7 +354,10 @@ fn unsigned_form(data: &[u8], hash: HashKind) -> Option<Vec<u8>> {
 
 fn last_words(stderr: &[u8]) -> String {
     let text = String::from_utf8_lossy(stderr);
-    let mut lines = text.lines().rev().map(str::trim).filter(|line| !line.is_empty());
+    let mut lines = text.split(['\n', '\r']).rev().map(str::trim).filter(|line| !line.is_empty());
     let words = lines.find(|line| !line.starts_with("fatal: failed to write commit object"));
-    words.map_or_else(|| "what signs said nothing".to_owned(), |words| words.replace("error: ", ""))
+    words.map_or_else(
+        || "what signs did not let it".to_owned(),
+        |words| words.replace("error: ", ""),
+    )
 }

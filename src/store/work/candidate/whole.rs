@@ -23,6 +23,18 @@ pub fn damage(store: &Store, candidate: &Candidate) -> Result<Option<String>, St
     }
 }
 
+/// Why not all of what a commit holds can be read; none when it can.
+///
+/// # Errors
+/// It could not be looked at.
+pub fn tree_damage(store: &Store, commit: &Oid) -> Result<Option<String>, StoreError> {
+    match store.commit_tree(commit).and_then(|tree| require_tree(store, None, &tree)) {
+        Ok(()) => Ok(None),
+        Err(e) if e.is_damage() => Ok(Some(e.to_string())),
+        Err(e) => Err(e),
+    }
+}
+
 fn require(store: &Store, candidate: &Candidate) -> Result<(), StoreError> {
     sound(store, &candidate.commit, Kind::Commit)?;
     let tree = store.commit_tree(&candidate.commit)?;
