@@ -175,7 +175,7 @@ pub const ACK_QUORUM_MAX: u32 = 16;
 pub const NOTE_ACKS_PER_LOOK: usize = 20;
 /// Judged lines that a policy remembers; then lines in notes are looked at no more.
 pub const JUDGED_LINES: usize = 256;
-/// Longest line of an acks note that is judged as it is, bytes; of a longer one only so much is kept.
+/// Longest line of a note that is judged as it is, bytes; of a longer one only so much is kept.
 pub const NOTE_ACK_BYTES: usize = 64 * 1024;
 /// Times a policy is gated again by itself because its branch moved while it was gated or landed.
 pub const REGATES_MAX: u32 = 5;

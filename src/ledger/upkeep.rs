@@ -17,7 +17,7 @@ use crate::{
     limits,
     store::NOTES_ACKS,
     sys::clock,
-    wire::ack_line,
+    wire::{ack_line, signed_line::lines_of},
 };
 
 impl Ledger {
@@ -134,13 +134,10 @@ fn unless_overtaken(
 fn unknown_lines(note: &[u8], policy: &Policy) -> Vec<String> {
     let room = limits::JUDGED_LINES.saturating_sub(policy.judged.len());
     let mut found: Vec<String> = Vec::new();
-    for line in note.split(|b| *b == b'\n') {
-        if !line.starts_with(ack_line::FAMILY.as_bytes()) {
+    for line in lines_of(note) {
+        if !line.starts_with(ack_line::FAMILY) {
             continue;
         }
-        // A longer one is no ack line, and its beginning is enough to know it again.
-        let kept = &line[..line.len().min(limits::NOTE_ACK_BYTES)];
-        let line = String::from_utf8_lossy(kept).into_owned();
         if !policy.knows(&line) && !found.contains(&line) {
             found.push(line);
         }

@@ -161,6 +161,55 @@ fn a_changed_statement_is_forged() {
     assert_eq!(outcome(&|s| s.reason.clear()), AckOutcome::Forged);
 }
 
+/// What a line is worth to whoever listed this key.
+fn worth(text: &str, listed: &Signers) -> Result<(), AckOutcome> {
+    let line = AckLine::parse(text).map_err(|_| AckOutcome::Malformed)?;
+    judge(&line, listed, now()).map_err(|bad| bad.outcome())
+}
+
+#[test]
+fn a_line_changed_at_any_place_in_any_way_is_worth_nothing() {
+    let lab = Lab::new();
+    let key = key::load(&ed25519(&lab, "ada")).unwrap();
+    let listed = signers(&format!("{EMAIL} {}\n", key::public_words(key.public()).unwrap()));
+    let good = signed(&key).encode();
+    assert_eq!(worth(&good, &listed), Ok(()));
+    let mut read = 0;
+    for at in 0..=good.len() {
+        let (head, tail) = good.split_at(at);
+        let rest = tail.get(1..).unwrap_or_default();
+        let byte = tail.as_bytes().first().copied();
+        let mut others = vec![head.to_owned(), format!("{head}{rest}")];
+        others.extend(
+            [" ", "\t", "\r", "\n", "\0", "%20", "\u{a0}", "=", "A"]
+                .map(|new| format!("{head}{new}{tail}")),
+        );
+        if let Some(byte) = byte {
+            let new = char::from(byte);
+            others.push(format!("{head}{new}{tail}"));
+            others.push(format!("{head}%{byte:02X}{rest}"));
+            others.push(format!("{head}%{byte:02x}{rest}"));
+            others.push(format!("{head}{}{rest}", new.to_ascii_uppercase()));
+            others.push(format!("{head}{}{rest}", new.to_ascii_lowercase()));
+            others.push(format!("{head}{}{rest}", if new == '0' { '1' } else { '0' }));
+        }
+        // Looking at a signature takes its time: at every third place is enough.
+        let is_looked_at = |other: &String| at % 3 == 0 || AckLine::parse(other).is_err();
+        for other in others.into_iter().filter(|other| *other != good && is_looked_at(other)) {
+            let worth = worth(&other, &listed).unwrap_err();
+            // The signature itself names a key and what it was made for.
+            let in_sig = worth == AckOutcome::Unauthorized && at > good.find(" sig=").unwrap();
+            assert!(
+                in_sig || matches!(worth, AckOutcome::Malformed | AckOutcome::Forged),
+                "{worth}: {other}"
+            );
+            read += usize::from(worth == AckOutcome::Forged);
+        }
+    }
+    // Many of them read well, so that the signature alone tells.
+    assert!(read > 200, "{read}");
+}
+
 #[test]
 fn a_line_that_names_another_key_is_forged() {
     let lab = Lab::new();

@@ -6,7 +6,7 @@
 //! different lines never mean the same and a signature covers meaning, not spelling.
 //! A line ends without LF; what stores it adds one.
 
-use crate::{code::Code, domain::digest::is_sha256};
+use crate::{code::Code, domain::digest::is_sha256, limits::NOTE_ACK_BYTES};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, percent_encode};
 use std::{fmt::Write as _, str::FromStr};
 
@@ -75,6 +75,19 @@ impl LineError {
 pub fn escape(value: &[u8]) -> String {
     percent_encode(value, ESCAPED).to_string()
 }
+
+/// The lines of a note, as they are judged, remembered and looked for. They end with LF alone: a CR is part of its line.
+/// Of one that is longer than any line may be the beginning is enough to know it again, and a mark keeps it from being
+/// read as a whole one.
+pub fn lines_of(note: &[u8]) -> impl Iterator<Item = String> {
+    note.split(|b| *b == b'\n').map(|line| {
+        let kept = String::from_utf8_lossy(&line[..line.len().min(NOTE_ACK_BYTES)]).into_owned();
+        if line.len() > NOTE_ACK_BYTES { kept + CUT } else { kept }
+    })
+}
+
+/// Ends what was cut off. No field holds a space.
+const CUT: &str = " ...";
 
 /// Writes a line field by field.
 #[derive(Debug)]
@@ -188,6 +201,16 @@ mod tests {
         assert_eq!(escape(b"azAZ09._~/:@+-"), "azAZ09._~/:@+-");
         assert_eq!(escape(b" %,=\n\xff\0"), "%20%25%2C%3D%0A%FF%00");
         assert_eq!(escape("é".as_bytes()), "%C3%A9");
+    }
+
+    #[test]
+    fn a_line_of_a_note_is_told_whole_or_marked_as_cut() {
+        let long = "x".repeat(NOTE_ACK_BYTES);
+        let note = format!("a b\r\n\n{long}\n{long}y\nend \u{feff}");
+        let lines: Vec<_> = lines_of(note.as_bytes()).collect();
+        let cut = format!("{long} ...");
+        assert_eq!(lines, ["a b\r", "", long.as_str(), cut.as_str(), "end \u{feff}"]);
+        assert_eq!(lines_of(b"\xff=1\n").collect::<Vec<_>>(), ["\u{fffd}=1", ""]);
     }
 
     proptest! {

@@ -27,7 +27,13 @@ fn events(env: &TestEnv, policy: &str, kind: &str) -> Vec<Value> {
 
 /// A line for what a policy waits for, made without this tool: from a line that was consumed before, with what differs
 /// replaced, signed by OpenSSH.
-fn line(env: &TestEnv, model: &str, policy: &str, key: &str, changes: &[(&str, &str)]) -> String {
+pub(crate) fn line(
+    env: &TestEnv,
+    model: &str,
+    policy: &str,
+    key: &str,
+    changes: &[(&str, &str)],
+) -> String {
     let shown = env.policy(policy);
     let candidate = text(&shown, "candidate");
     let request = text(events(env, policy, "policy:commit-ready").last().unwrap(), "cursor");
@@ -59,11 +65,16 @@ fn line(env: &TestEnv, model: &str, policy: &str, key: &str, changes: &[(&str, &
         let old = format!(" {name}={}", value(&payload, name));
         payload = payload.replacen(&old, &format!(" {name}={new}"), 1);
     }
+    sign_line(env, &payload, key, "agentproto-ack")
+}
+
+/// Whatever these words say, with the signature of OpenSSH over them.
+pub(crate) fn sign_line(env: &TestEnv, payload: &str, key: &str, namespace: &str) -> String {
     let file = env.path("payload");
-    fs::write(&file, &payload).unwrap();
+    fs::write(&file, payload).unwrap();
     let _ = fs::remove_file(env.path("payload.sig"));
     let (key, file) = (env.path(key), file.to_str().unwrap().to_owned());
-    let args = ["-q", "-Y", "sign", "-f", key.to_str().unwrap(), "-n", "agentproto-ack", &file];
+    let args = ["-q", "-Y", "sign", "-f", key.to_str().unwrap(), "-n", namespace, &file];
     env.run("ssh-keygen", &args).done().exits(0);
     let armour = fs::read_to_string(env.path("payload.sig")).unwrap();
     let sig: String = armour.lines().filter(|l| !l.starts_with("-----")).collect();
@@ -71,17 +82,17 @@ fn line(env: &TestEnv, model: &str, policy: &str, key: &str, changes: &[(&str, &
 }
 
 /// What somebody does who has never heard of this tool.
-fn append(env: &TestEnv, candidate: &str, words: &str) {
+pub(crate) fn append(env: &TestEnv, candidate: &str, words: &str) {
     env.git(&["notes", "--ref=agentproto/acks", "append", "-m", words, candidate]);
 }
 
 /// The line by which a governed commit landed.
-fn model(env: &TestEnv) -> (String, String) {
+pub(crate) fn model(env: &TestEnv) -> (String, String) {
     let (policy, commit) = env.governed("model.txt");
     (policy, env.note_lines("acks", &commit, "agentproto-ack/1 ").remove(0))
 }
 
-fn wait(env: &TestEnv, policy: &str, exit: i32) -> String {
+pub(crate) fn wait(env: &TestEnv, policy: &str, exit: i32) -> String {
     let out = env.ap(&["wait", policy, "--timeout", "30s"]).exits(exit);
     format!("{}{}", out.out(), out.err())
 }
@@ -320,7 +331,7 @@ fn a_landing_whose_time_is_over_ends_unless_it_has_landed() {
 }
 
 /// Makes `bob` a second signer.
-fn with_bob(env: &TestEnv) {
+pub(crate) fn with_bob(env: &TestEnv) {
     env.key("bob", &["-t", "ed25519", "-N", ""]);
     let line = |name: &str, key: &str| {
         format!("{name} namespaces=\"agentproto-ack\" {}\n", env.public_key(key))

@@ -7,6 +7,7 @@
 #![expect(clippy::disallowed_methods, reason = "tests look at the world as it is")]
 
 mod ack_keys;
+mod ack_lines;
 mod answers;
 mod cases_ack;
 mod cases_doc;

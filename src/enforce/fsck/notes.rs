@@ -14,6 +14,7 @@ use crate::{
     wire::{
         ack_line::{self, AckLine},
         gate_line::{self, GateLine},
+        signed_line::lines_of,
     },
 };
 
@@ -35,8 +36,9 @@ pub(super) fn forged(ledger: &Ledger, own: Option<&Chain>, chains: &[Chain], fou
         // Notes that cannot be read are told of by name.
         let Ok(all) = ledger.store().all_notes(notes) else { continue };
         for (target, note) in all {
-            for line in String::from_utf8_lossy(&note).lines() {
-                let Some(policy) = claimed(line).filter(|_| !is_told(line, &target, chains)) else {
+            for line in lines_of(&note) {
+                let Some(policy) = claimed(&line).filter(|_| !is_told(&line, &target, chains))
+                else {
                     continue;
                 };
                 let is_own = own.is_some_and(|own| is_whole(own) && told_by(own, policy.as_ref()));
