@@ -33,6 +33,7 @@ mod inspect;
 mod kill;
 mod markdown;
 mod paths;
+mod planted;
 mod policies;
 mod readme;
 mod refusals;
