@@ -51,6 +51,12 @@ fn chosen() -> impl Iterator<Item = (&'static str, OsString)> {
     names.into_iter().filter_map(|name| Some((name, std::env::var_os(name)?)))
 }
 
+/// True where the tester has time (`AGENTPROTO_FLOOR=long`).
+#[expect(clippy::disallowed_methods, reason = "the one look at the tester's patience")]
+pub(crate) fn is_long() -> bool {
+    std::env::var_os("AGENTPROTO_FLOOR").is_some_and(|floor| floor == "long")
+}
+
 /// How a program ended and what it printed.
 #[derive(Debug)]
 pub(crate) struct Output {

@@ -8,6 +8,7 @@
 
 mod ack_keys;
 mod ack_lines;
+mod adversary;
 mod answers;
 mod cases_ack;
 mod cases_doc;
