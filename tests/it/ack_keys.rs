@@ -4,14 +4,14 @@ use crate::env::{PATIENCE, TestEnv, wait_for};
 use std::{fs, os::unix::fs::PermissionsExt, path::PathBuf, process::Child};
 
 /// An agent of the test's own, ended with it.
-struct Agent {
-    socket: PathBuf,
+pub(crate) struct Agent {
+    pub(crate) socket: PathBuf,
     child: Child,
 }
 
 impl Agent {
     /// Starts one that holds the key of this name, whose private file goes.
-    fn holding(env: &TestEnv, key: &str) -> Self {
+    pub(crate) fn holding(env: &TestEnv, key: &str) -> Self {
         let socket = env.path("agent");
         let args = ["-D", "-a", socket.to_str().unwrap()];
         let child = env.run("ssh-agent", &args).start();

@@ -460,3 +460,131 @@ fn a_name_that_is_not_utf8_is_committed_byte_for_byte() {
     let raw = env.run("git", &["ls-tree", "-z", "--name-only", "main"]).done().exits(0).stdout;
     assert!(raw.split(|b| *b == 0).any(|n| n == b"caf\xe9.txt"));
 }
+
+#[test]
+fn case_067_without_an_identity_nothing_is_gated_and_none_is_invented() {
+    let env = ready();
+    env.script("check.sh", ": > ran");
+    env.write("a.txt", "two\n");
+    env.unset_global("user.name");
+    env.unset_global("user.email");
+    let before = env.snapshot();
+    let commit =
+        || env.tool(&["commit", "--no-ack", "-m", "m", "--path=a.txt", "--", "./check.sh"]);
+    for (name, value) in
+        [("EMAIL", ""), ("EMAIL", "x@example.invalid"), ("GIT_AUTHOR_NAME", "Outer")]
+    {
+        let out = commit().env(name, value).done().exits(6);
+        assert!(out.err().contains("identity-missing") && out.err().contains("user.name"), "{out}");
+        assert!(!env.repo().join("ran").exists(), "the gate ran");
+    }
+    before.assert_same(&env.snapshot(), "a commit without an identity");
+    // One that is set is author and committer, whatever the commit around it goes by.
+    env.git(&["config", "user.name", "Agent"]);
+    env.git(&["config", "user.email", "agent@example.invalid"]);
+    let outer = [
+        ("GIT_AUTHOR_NAME", "Outer"),
+        ("GIT_AUTHOR_DATE", "2001-01-01T00:00:00Z"),
+        ("GIT_COMMITTER_EMAIL", "o@x"),
+    ];
+    let run = outer.iter().fold(commit(), |run, (name, value)| run.env(name, value));
+    run.done().exits(0);
+    let who = env.git(&["log", "-1", "--format=%an %ae %cn %ce", "main"]);
+    assert_eq!(who, "Agent agent@example.invalid Agent agent@example.invalid");
+    assert!(!env.git(&["log", "-1", "--format=%aI", "main"]).starts_with("2001"));
+}
+
+#[test]
+fn case_068_a_passphrase_nobody_can_type_ends_in_time_and_leaves_nothing_unsigned_or_locked() {
+    let env = ready();
+    let key = env.key("locked", &["-t", "ed25519", "-N", "pw"]);
+    let asks = env.path("asks");
+    let text_of =
+        format!("#!/bin/sh\necho $$ >> {}\nexec sleep 600\n", env.path("asked").display());
+    fs::write(&asks, text_of).unwrap();
+    fs::set_permissions(&asks, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+    for (name, value) in [
+        ("gpg.format", "ssh"),
+        ("user.signingKey", key.to_str().unwrap()),
+        ("commit.gpgSign", "true"),
+    ] {
+        env.global(name, value);
+    }
+    env.write("a.txt", "two\n");
+    let before = env.git(&["rev-parse", "main"]);
+    let begun = std::time::Instant::now();
+    let asking = |args: &[&str]| {
+        let run = env.tool(args).env("SSH_AUTH_SOCK", "").env("SSH_ASKPASS", &asks);
+        run.env("SSH_ASKPASS_REQUIRE", "force").done()
+    };
+    let out =
+        asking(&["commit", "--json", "--no-ack", "-m", "m", "--path=a.txt", "--", "true"]).exits(5);
+    let policy = out.json();
+    assert_eq!(text(&policy, "reason"), "signing-needs-person", "{out}");
+    let id = text(&policy, "policyId");
+    assert!(asking(&["ack", &id, "--yes"]).exits(5).err().contains("signing-needs-person"));
+    assert!(begun.elapsed() < crate::env::PATIENCE, "it took {:?}", begun.elapsed());
+    assert!(!env.path("asked").exists(), "somebody was asked");
+    assert_eq!(env.git(&["rev-parse", "main"]), before);
+    let locks: Vec<_> = env.strays().into_iter().filter(|p| p.ends_with("index.lock")).collect();
+    assert!(locks.is_empty(), "{locks:?}");
+    let sleeping = crate::env::command_lines()
+        .into_iter()
+        .filter(|l| l.contains(env.path("").to_str().unwrap()));
+    assert_eq!(sleeping.collect::<Vec<_>>(), Vec::<String>::new());
+}
+
+#[test]
+fn case_069_a_lock_of_somebody_else_is_named_waited_for_a_while_and_never_taken() {
+    let env = ready();
+    let linked = env.worktree("t1");
+    let own =
+        env.git_in(&linked, &["rev-parse", "--path-format=absolute", "--git-path", "index.lock"]);
+    for (dir, lock) in
+        [(env.repo(), env.repo().join(".git/index.lock")), (linked.clone(), own.into())]
+    {
+        let branch = env.git_in(&dir, &["rev-parse", "--symbolic-full-name", "HEAD"]);
+        let before = env.git(&["rev-parse", &branch]);
+        fs::write(dir.join("a.txt"), "two\n").unwrap();
+        fs::write(&lock, "").unwrap();
+        let held = env.commit_in(&dir, &["a.txt"], &["true"]).exits(2).json();
+        assert_eq!(text(&held, "reason"), "index-locked", "{held}");
+        assert!(text(&held, "because").contains(lock.to_str().unwrap()), "{held}");
+        assert!(lock.exists(), "it was taken away");
+        assert_eq!(env.git(&["rev-parse", &branch]), before);
+        fs::remove_file(&lock).unwrap();
+        env.ap(&["wait", &text(&held, "policyId"), "--timeout", "30s"]).exits(0);
+        assert_eq!(env.git_in(&dir, &["show", "HEAD:a.txt"]), "two");
+    }
+    // Who only looks takes no lock, and nobody who stages waits for it.
+    let looks: Vec<_> = (0..8).map(|_| env.binary(&["status"]).start()).collect();
+    for nth in 0..20 {
+        env.write("b.txt", &format!("{nth}\n"));
+        env.git(&["add", "b.txt"]);
+    }
+    for look in looks {
+        assert!(look.wait_with_output().unwrap().status.success());
+    }
+}
+
+#[test]
+fn case_076_words_in_a_message_are_no_evidence() {
+    let env = ready();
+    let (policy, _) = env.governed("f.txt");
+    let claims =
+        format!("Agentproto-Gate: green\nAgentproto-Policy: {policy}\nAgentproto-Session: ses_x");
+    for message in [format!("s\n\n{claims}\n\nreal body"), format!("s\n\nbody\n\n{claims}")] {
+        env.write("a.txt", &message);
+        env.git(&["commit", "-qam", &message]);
+        let seen = env.ap(&["verify", "main^..main", "--json"]).exits(1).json();
+        assert_eq!(text(&seen["commits"][0], "outcome"), "ungoverned", "{seen:#}");
+    }
+    // In a message of one's own they are words, too: only the trailers that are added name the policy.
+    env.write("a.txt", "mine\n");
+    let message = format!("s\n\nbody\n\n{claims}");
+    let args = ["commit", "--no-ack", "--json", "-m", &message, "--path=a.txt", "--", "true"];
+    let own = text(&env.ap(&args).exits(0).json(), "policyId");
+    let seen = env.ap(&["verify", "main^..main", "--json"]).exits(1).json();
+    let commit = &seen["commits"][0];
+    assert_eq!((text(commit, "outcome"), text(commit, "policyId")), ("gated".into(), own));
+}

@@ -37,6 +37,8 @@ pub fn open_worktree(env: &Env, worktree: &Worktree) -> Result<gix::Repository, 
 /// It cannot be opened, or its configuration cannot be read.
 pub fn open(env: &Env, git_dir: &Path) -> Result<gix::Repository, StoreError> {
     let mut permissions = Permissions::all();
+    // A hook hands on the author of somebody else's commit: who commits is a matter of configuration alone.
+    permissions.env.identity = Permission::Deny;
     if REDIRECTING.iter().any(|name| env.get(name).is_some()) {
         // The library reads them all or none; without them it still finds the person's own files.
         permissions.env.git_prefix = Permission::Deny;
