@@ -10,6 +10,7 @@ use crate::{
         event::{Entity, Event, Recorded},
         input::Input,
         oid::Oid,
+        time::Timestamp,
     },
     engine::{Decision, ENGINE, Effect, Now, State, decide, step},
     store::{AppendError, Batch, Entry, NewEntry, Place, Snapshot, Stamp, expand::LeftOut},
@@ -61,6 +62,7 @@ impl Ledger {
         make: impl FnOnce(&View<'_>) -> Result<Input, LedgerError>,
     ) -> Result<Recording, LedgerError> {
         let stamp = self.stamp()?;
+        require_time(stamp.at)?;
         let mut made = None;
         let appended = self.store.append(&stamp, |snapshot| {
             require_known_engine(snapshot)?;
@@ -180,6 +182,17 @@ struct Made {
 impl Made {
     fn already(state: State, seq: u64) -> Self {
         Self { already: Some(seq), state, ..Self::default() }
+    }
+}
+
+/// What is appended has to be readable: a clock beyond what can be written down is refused.
+fn require_time(at: Timestamp) -> Result<(), LedgerError> {
+    match at.to_string().parse::<Timestamp>() {
+        Ok(_) => Ok(()),
+        Err(_) => {
+            let because = format!("the clock says {at}, which no event can be dated with");
+            Err(LedgerError::refused(Code::BadTime, "the clock", because))
+        }
     }
 }
 

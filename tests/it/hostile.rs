@@ -227,3 +227,28 @@ fn what_a_person_names_may_be_a_pipe() {
     assert_eq!(done.json()["paths"][0], "f.txt", "{done}");
     assert_eq!(done.json()["message"], "from a pipe\n", "{done}");
 }
+
+#[test]
+fn a_branch_or_tag_that_is_a_fifo_is_refused_by_name_where_a_revision_is_read() {
+    let env = TestEnv::new();
+    if env.run("git", &["rev-parse", "--show-ref-format"]).done().out().trim() == "reftable" {
+        return;
+    }
+    env.git(&["branch", "side"]);
+    for name in ["refs/heads/side", "refs/tags/odd", "refs/heads/main"] {
+        let file = env.repo().join(".git").join(name);
+        let kept = fs::read(&file).ok();
+        let _ = fs::remove_file(&file);
+        env.run("mkfifo", &[file.to_str().unwrap()]).done().exits(0);
+        let short = name.rsplit('/').next().unwrap();
+        for revision in [name, short, &format!("main..{short}"), &format!("{short}~1")] {
+            let out = env.ap(&["verify", revision]);
+            assert!(!matches!(out.code(), 0 | 1), "{revision}: {out}");
+        }
+        fs::remove_file(&file).unwrap();
+        if let Some(kept) = kept {
+            fs::write(&file, kept).unwrap();
+        }
+    }
+    env.ap(&["verify", "main"]).exits(0);
+}

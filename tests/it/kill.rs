@@ -253,11 +253,11 @@ fn what_a_kill_leaves_of_an_effect_that_is_over_goes_with_the_next_performer() {
         assert!(file.exists(), "fsck acts");
     }
 
-    // A red gate leaves the branch where the landing that is due needs it.
+    // Whoever performs anything finishes a dead landing first: its lock would be in everybody's way.
     env.write("b.txt", "b\n");
     env.commit(&["b.txt"], &["false"]).exits(1);
     assert!(!over.exists() && !begun.exists(), "what is over is still there");
-    assert!(due.exists(), "what is due was taken from its performer");
+    assert!(!due.exists(), "a dead landing is left to its own performer");
     assert!(held.exists(), "what is held was taken away");
     drop(holder);
     env.ap(&["wait", &waiting, "--until", "done", "--timeout", "30s"]).exits(0);
@@ -287,4 +287,48 @@ fn a_gate_that_nobody_watches_is_a_problem_and_ends_with_the_next_performer() {
     assert_eq!(ended.signal(), Some(9));
     assert!(!file.exists());
     env.ap(&["fsck"]).exits(0);
+}
+
+/// A landing killed while it holds the index lock: a git that kills who asks it to move the branch.
+fn killed_landing(env: &TestEnv) -> String {
+    let id = env.awaiting("f.txt");
+    let dir = env.path("deadly");
+    fs::create_dir(&dir).unwrap();
+    let git = env.run("sh", &["-c", "command -v git"]).done().exits(0).out();
+    let body = format!(
+        "#!/bin/sh\ncase \"$*\" in *update-ref*) kill -9 $PPID; exit 1;; esac\nexec {} \"$@\"\n",
+        git.trim()
+    );
+    fs::write(dir.join("git"), body).unwrap();
+    fs::set_permissions(dir.join("git"), fs::Permissions::from_mode(0o755)).unwrap();
+    let path = format!("{}:/usr/local/bin:/usr/bin:/bin", dir.display());
+    env.binary(&["ack", "--yes", &id]).env("PATH", path).done().exits(128 + 9);
+    assert!(env.repo().join(".git/index.lock").exists());
+    id
+}
+
+#[test]
+fn whoever_performs_next_finishes_a_landing_that_was_killed() {
+    let env = TestEnv::new();
+    env.allow_no_ack();
+    let id = killed_landing(&env);
+    env.write("g.txt", "another\n");
+    let args = ["commit", "--no-ack", "--path=g.txt", "-m", "g", "--", "true"];
+    env.ap(&args).exits(0);
+    assert!(!env.repo().join(".git/index.lock").exists());
+    let shown = env.ap(&["policy", "show", &id, "--json"]).exits(0).json();
+    assert_eq!(shown["status"], "done", "{shown}");
+    assert_eq!(env.git(&["diff", "--cached", "--name-only"]), "");
+    env.ap(&["fsck"]).exits(0);
+}
+
+#[test]
+fn the_lock_of_a_killed_landing_goes_though_the_side_directory_went_first() {
+    let env = TestEnv::new();
+    let id = killed_landing(&env);
+    fs::remove_dir_all(env.repo().join(".git/agentproto")).unwrap();
+    env.ap(&["wait", &id, "--timeout", "30s"]).exits(0);
+    assert!(!env.repo().join(".git/index.lock").exists());
+    assert_eq!(env.git(&["diff", "--cached", "--name-only"]), "");
+    env.ap(&["verify", "main~1..main"]).exits(0);
 }

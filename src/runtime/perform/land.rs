@@ -21,9 +21,12 @@ use crate::{
     sys::clock,
 };
 
+/// How the names of the live files of landings begin.
+pub(super) const LIVE: &str = "land.";
+
 /// Name of the live file of a landing.
 pub(super) fn live_name(policy: &PolicyId) -> String {
-    format!("land.{policy}")
+    format!("{LIVE}{policy}")
 }
 
 /// Moves the branch and records it.

@@ -69,6 +69,7 @@ enum Step {
 /// # Errors
 /// The store failed, or the world could not be asked. What was recorded before stays recorded.
 pub fn policy(ledger: &Ledger, id: &PolicyId) -> Result<Progress, PerformError> {
+    finish_dead_landings(ledger, id);
     let mut looked = false;
     let mut tried = false;
     loop {
@@ -103,6 +104,22 @@ pub fn policy(ledger: &Ledger, id: &PolicyId) -> Result<Progress, PerformError> 
         if !again {
             sweep(ledger);
             return Ok(Progress::Settled);
+        }
+    }
+}
+
+/// Finishes, or takes back, what `kill -9` left of other policies' landings: the index lock of a dead one is in the way of
+/// everybody, git included, and nobody may come back for that policy. What cannot be done now is its own performer's
+/// to tell.
+fn finish_dead_landings(ledger: &Ledger, id: &PolicyId) {
+    let agent_dir = ledger.store().location().agent_dir();
+    for name in live::names(&agent_dir).unwrap_or_default() {
+        let other = name.strip_prefix(land::LIVE).and_then(|other| other.parse::<PolicyId>().ok());
+        let Some(other) = other.filter(|other| other != id) else { continue };
+        if let Ok(policy) = ledger.require_policy(&other)
+            && policy.status == Status::Committing
+        {
+            let _ = land::land(ledger, &policy);
         }
     }
 }

@@ -10,9 +10,11 @@ mod by_git;
 pub use by_git::{Revisions, by_git};
 
 use crate::domain::oid::HashKind;
+use crate::limits;
 use crate::store::object::hash_of;
+use crate::sys::files::{self, Unfit};
 use gix::{Repository, revision::Spec};
-use std::collections::HashSet;
+use std::{collections::HashSet, path::PathBuf};
 
 /// The revision cannot be resolved.
 #[derive(Debug, thiserror::Error)]
@@ -33,6 +35,14 @@ pub enum RevisionError {
         /// Digits typed.
         actual: usize,
     },
+    /// What a name leads to is no file, and the library would wait for it.
+    #[error("{path}: {unfit}")]
+    Unfit {
+        /// The file of the ref.
+        path: PathBuf,
+        /// What it is.
+        unfit: Unfit,
+    },
     /// The library's words.
     #[error("{0}")]
     Library(String),
@@ -47,8 +57,38 @@ fn failed(error: &dyn std::fmt::Display) -> RevisionError {
 /// # Errors
 /// See [`RevisionError`].
 pub fn parse<'r>(repo: &'r Repository, text: &str) -> Result<Spec<'r>, RevisionError> {
+    require_files(repo, text)?;
     let whole = with_whole_ids(repo, text)?;
     repo.rev_parse(whole.as_str()).map_err(|e| failed(&e))
+}
+
+/// Refuses names of refs whose files are fifos, devices or the like.
+fn require_files(repo: &Repository, text: &str) -> Result<(), RevisionError> {
+    const PLACES: [&str; 5] = ["", "refs/", "refs/tags/", "refs/heads/", "refs/remotes/"];
+    for part in text.split("..") {
+        let part = part.trim_start_matches(['^', '.']);
+        let name = part.split(['^', '~', ':', '@', '{']).next().unwrap_or_default();
+        let mut names: Vec<String> = match name {
+            "" | "HEAD" => vec!["HEAD".to_owned()],
+            name => PLACES.iter().map(|place| format!("{place}{name}")).collect(),
+        };
+        // The library would open what it leads to.
+        let head = files::read(&repo.git_dir().join("HEAD"), limits::SMALL_FILE_BYTES);
+        let head = head.ok().and_then(|text| String::from_utf8(text).ok());
+        let target = head.as_deref().and_then(|text| text.strip_prefix("ref: ")).map(str::trim);
+        names.extend(target.filter(|_| names == ["HEAD"]).map(str::to_owned));
+        for name in names {
+            for dir in [repo.git_dir(), repo.common_dir()] {
+                let path = dir.join(&name);
+                // What cannot be looked at is the library's to tell.
+                let Ok(Some(found)) = files::look_through(&path) else { continue };
+                if let Some(unfit) = Unfit::as_file(&found).filter(|_| !found.is_dir()) {
+                    return Err(RevisionError::Unfit { path, unfit });
+                }
+            }
+        }
+    }
+    Ok(())
 }
 
 /// The expression with every id and every name that could be taken for one written out.

@@ -6,6 +6,7 @@
 use super::{LandError, Step};
 use crate::{
     domain::oid::HashKind,
+    limits,
     store::{
         candidate::Listed,
         filters::info_line,
@@ -89,6 +90,7 @@ impl IndexLock {
     /// Takes the lock, waiting for others until `end`; false = they still have it.
     pub(super) fn take(&self, end: Instant) -> Result<bool, LandError> {
         let lock = self.path();
+        self.drop_orphan()?;
         let mut pause = Duration::from_millis(2);
         loop {
             match files::link(&self.record, &lock) {
@@ -103,6 +105,20 @@ impl IndexLock {
             std::thread::sleep(pause.min(end - now));
             pause = (pause * 2).min(Duration::from_millis(100));
         }
+    }
+
+    /// Removes a lock that says it is ours and whose record is gone with the side directory. Whoever lands for this name
+    /// holds the kernel lock of that effect, so its maker is dead.
+    fn drop_orphan(&self) -> Result<(), LandError> {
+        let lock = self.path();
+        if !exists(&lock)? || self.is_ours()? {
+            return Ok(());
+        }
+        let found = files::read_own(&lock, limits::SMALL_FILE_BYTES)?;
+        if found.is_some_and(|text| text == self.holder.as_bytes()) {
+            remove(&lock)?;
+        }
+        Ok(())
     }
 
     /// Writes the index to be: a copy of the present one with the listed entries as the candidate has
