@@ -222,3 +222,20 @@ fn touches(input: &Input) -> Vec<Entity> {
         | Input::DismissAsked { policy, .. } => vec![Entity::Policy(policy.clone())],
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_instant_that_cannot_be_read_again_is_not_recorded() {
+        let far = "9999-12-30T00:00:00Z".parse::<Timestamp>().unwrap();
+        for at in [Timestamp::from_ms(0), Timestamp::from_ms(-62_135_596_800_000), far] {
+            require_time(at).unwrap();
+        }
+        for ms in [far.ms() + 10 * 24 * 3_600_000, i64::MAX, i64::MIN] {
+            let refused = require_time(Timestamp::from_ms(ms)).unwrap_err();
+            assert_eq!(refused.code(), Code::BadTime, "{ms}");
+        }
+    }
+}

@@ -108,14 +108,15 @@ impl Program<'_> {
         };
         let done = spawn::run_asking(call, self.presence)?;
         if !done.status.success() {
-            return Err(ProgramError::Refused(last_words(&done.stderr)));
+            let said = done.last_words().unwrap_or_else(|| "it was not signed".to_owned());
+            return Err(ProgramError::Refused(said));
         }
         Ok(files::read(&desk.path().join("ack.sig"), limits::SMALL_FILE_BYTES)?)
     }
 
     /// The program, and the flag that keeps it from telling where our files are.
     fn find(&self) -> Result<(PathBuf, Option<&'static str>), ProgramError> {
-        let set = user_scope(self.repo, SETTING)?;
+        let set = user_scope(self.repo, SETTING)?.filter(|name| !name.is_empty());
         let quiet = set.is_none().then_some("-q");
         let name = set.unwrap_or_else(|| DEFAULT.to_owned());
         if !name.contains('/') {
@@ -124,11 +125,4 @@ impl Program<'_> {
         }
         Ok((expand_path(self.env, SETTING, &name)?, quiet))
     }
-}
-
-/// What a program said last; at a terminal it said it there.
-pub(crate) fn last_words(stderr: &[u8]) -> String {
-    let text = String::from_utf8_lossy(stderr);
-    let last = text.split(['\n', '\r']).rev().map(str::trim).find(|line| !line.is_empty());
-    last.map_or_else(|| "it was not signed".to_owned(), str::to_owned)
 }

@@ -55,6 +55,16 @@ pub struct Done {
     pub stderr: Vec<u8>,
 }
 
+impl Done {
+    /// The last line of stderr that says something; none when all was said elsewhere, at a terminal say.
+    #[must_use]
+    pub fn last_words(&self) -> Option<String> {
+        let text = String::from_utf8_lossy(&self.stderr);
+        let lines = text.split(['\n', '\r']).map(str::trim);
+        lines.rev().find(|line| !line.is_empty()).map(str::to_owned)
+    }
+}
+
 /// The program could not be run to its end.
 #[derive(Debug, thiserror::Error)]
 pub enum SpawnError {

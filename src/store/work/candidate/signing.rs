@@ -17,7 +17,7 @@ use crate::{
     sys::{
         env::Env,
         files::{self, FileError, Scratch},
-        spawn::{self, Call, Presence, SpawnError},
+        spawn::{self, Call, Done, Presence, SpawnError},
     },
 };
 use std::{
@@ -118,7 +118,8 @@ impl Signer {
             return Ok(None);
         }
         let reader = Reader { repo, env, worktree };
-        let format = user_scope(repo, "gpg.format")?.unwrap_or_else(|| "openpgp".to_owned());
+        let set = |key| Ok::<_, SigningError>(user_scope(repo, key)?.filter(|v| !v.is_empty()));
+        let format = set("gpg.format")?.unwrap_or_else(|| "openpgp".to_owned());
         let mut settings: Vec<(&'static str, OsString)> = match format.as_str() {
             "openpgp" => {
                 let program = reader.program(&["gpg.openpgp.program", "gpg.program"], "gpg")?;
@@ -128,7 +129,7 @@ impl Signer {
             "ssh" => vec![("gpg.ssh.program", reader.program(&["gpg.ssh.program"], "ssh-keygen")?)],
             _ => return Err(unusable("gpg.format", format!("'{format}' is no format of git"))),
         };
-        let key = match user_scope(repo, "user.signingKey")? {
+        let key = match set("user.signingKey")? {
             Some(key) if format == "ssh" => reader.ssh_key(&key)?,
             Some(key) => key.into(),
             None if format == "ssh" => {
@@ -159,7 +160,7 @@ impl Signer {
         let desk = Desk::make(git, dir, objects)?;
         let done = spawn::run_asking(desk.call(self, unsigned)?, presence)?;
         if !done.status.success() {
-            return Err(SigningError::Refused { said: last_words(&done.stderr) });
+            return Err(SigningError::Refused { said: last_words(done) });
         }
         let id = String::from_utf8_lossy(&done.stdout).trim().to_owned();
         let id: Oid = id.parse().map_err(|_| SigningError::Other("it names none"))?;
@@ -193,7 +194,9 @@ impl Reader<'_> {
         let mut named = None;
         for key in keys {
             if named.is_none() {
-                named = user_scope(self.repo, key)?.map(|name| (*key, name));
+                // As git has it, nothing named is nothing set.
+                let set = user_scope(self.repo, key)?.filter(|name| !name.is_empty());
+                named = set.map(|name| (*key, name));
             }
         }
         let (key, name) = match named {
@@ -352,12 +355,11 @@ fn unsigned_form(data: &[u8], hash: HashKind) -> Option<Vec<u8>> {
     found.then_some(kept)
 }
 
-fn last_words(stderr: &[u8]) -> String {
-    let text = String::from_utf8_lossy(stderr);
-    let mut lines = text.split(['\n', '\r']).rev().map(str::trim).filter(|line| !line.is_empty());
-    let words = lines.find(|line| !line.starts_with("fatal: failed to write commit object"));
-    words.map_or_else(
-        || "what signs did not let it".to_owned(),
-        |words| words.replace("error: ", ""),
-    )
+/// Git's own last line says only that there is no commit.
+fn last_words(mut done: Done) -> String {
+    const NO_COMMIT: &str = "fatal: failed to write commit object";
+    let text = String::from_utf8_lossy(&done.stderr).replace(NO_COMMIT, "");
+    done.stderr = text.into_bytes();
+    let words = done.last_words().unwrap_or_else(|| "what signs did not let it".to_owned());
+    words.replace("error: ", "")
 }
