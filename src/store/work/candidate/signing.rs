@@ -140,9 +140,8 @@ impl Signer {
             // What git takes when it is told nothing.
             None => committer.into(),
         };
+        // With a key named, git asks no command for one.
         settings.extend([("gpg.format", format.into()), ("user.signingKey", key)]);
-        // Whatever it names is not asked, for the key is known.
-        settings.push(("gpg.ssh.defaultKeyCommand", OsString::new()));
         Ok(Some(Self { settings }))
     }
 
