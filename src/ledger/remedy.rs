@@ -5,7 +5,7 @@
 //! nothing. Their order is the order in which they help each other: the log, then refs, then what is told from them.
 
 use super::{Ledger, LedgerError, Receipt};
-use crate::{limits, store::checks::SideFile, sys::clock};
+use crate::{domain::oid::Oid, limits, store::checks::SideFile, sys::clock};
 use std::{fmt, path::PathBuf};
 
 /// Something that can be put right.
@@ -26,6 +26,11 @@ pub enum Remedy {
     RestoreSegment {
         /// Its full name.
         name: String,
+    },
+    /// A commit that the journal names is kept alive by no evidence.
+    PinAgain {
+        /// Which.
+        commit: Oid,
     },
     /// The index of events says something else than the journal.
     RebuildIndex,
@@ -62,6 +67,7 @@ impl fmt::Display for Remedy {
             ),
             Self::AddPackedRefs => f.write_str("make a packed-refs file without refs"),
             Self::RestoreSegment { name } => write!(f, "set {name} again"),
+            Self::PinAgain { commit } => write!(f, "pin {commit} in the evidence again"),
             Self::RebuildIndex => f.write_str("make the index anew from the journal"),
             Self::SetNotesAside { notes } => {
                 write!(f, "keep what {notes} holds under agentproto/damaged, and begin it anew")
@@ -93,6 +99,10 @@ impl Ledger {
             }
             Remedy::RestoreSegment { name } => {
                 store.restore_segment(name)?.then(|| format!("{name} was set again"))
+            }
+            Remedy::PinAgain { commit } => {
+                let pinned = store.pin_again(&self.stamp()?, commit)?;
+                pinned.then(|| format!("{commit} is kept alive by the evidence again"))
             }
             Remedy::RebuildIndex => self.rebuild_index()?,
             Remedy::SetNotesAside { notes } => {

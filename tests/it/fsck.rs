@@ -7,29 +7,29 @@ use crate::{
 use serde_json::Value;
 use std::{collections::BTreeMap, fs, path::PathBuf};
 
-fn agent(env: &TestEnv, below: &str) -> PathBuf {
+pub(crate) fn agent(env: &TestEnv, below: &str) -> PathBuf {
     env.repo().join(".git/agentproto").join(below)
 }
 
 /// The findings of a look, which ends with this exit code.
 #[track_caller]
-fn findings(env: &TestEnv, exit: i32) -> Vec<Value> {
+pub(crate) fn findings(env: &TestEnv, exit: i32) -> Vec<Value> {
     let report = env.ap(&["fsck", "--json"]).exits(exit).json();
     assert!(report.get("repaired").is_none(), "a look repairs nothing: {report}");
     report["findings"].as_array().unwrap().clone()
 }
 
-fn repair(env: &TestEnv) -> Output {
+pub(crate) fn repair(env: &TestEnv) -> Output {
     env.ap(&["fsck", "--repair", "--json"])
 }
 
-fn count(report: &Value, field: &str) -> usize {
+pub(crate) fn count(report: &Value, field: &str) -> usize {
     report[field].as_array().unwrap().len()
 }
 
 /// Repairs so many things; afterwards nothing is wrong, and there is nothing left to repair.
 #[track_caller]
-fn repairs(env: &TestEnv, things: usize) {
+pub(crate) fn repairs(env: &TestEnv, things: usize) {
     let told = env.ap(&["fsck", "--repair", "--dry-run", "--json"]).json();
     assert_eq!((&told["dryRun"], count(&told, "repaired")), (&Value::Bool(true), 0), "{told}");
     let done = repair(env).exits(0).json();
@@ -40,7 +40,7 @@ fn repairs(env: &TestEnv, things: usize) {
 
 /// Everything goes on: an event is recorded, none is missing, git finds nothing wrong either.
 #[track_caller]
-fn goes_on(env: &TestEnv) {
+pub(crate) fn goes_on(env: &TestEnv) {
     env.adopt("after");
     env.assert_no_gap();
     env.git(&["fsck", "--strict"]);
@@ -99,7 +99,7 @@ fn a_journal_ref_that_is_lost_comes_back_from_the_log() {
 }
 
 /// Every file of the git directory with its bytes, but for the lock that whoever looks takes.
-fn all_files(env: &TestEnv) -> BTreeMap<PathBuf, Vec<u8>> {
+pub(crate) fn all_files(env: &TestEnv) -> BTreeMap<PathBuf, Vec<u8>> {
     let (mut found, mut dirs) = (BTreeMap::new(), vec![env.repo().join(".git")]);
     while let Some(dir) = dirs.pop() {
         for entry in fs::read_dir(dir).unwrap() {

@@ -40,6 +40,9 @@ fn a_journal_whose_objects_are_here_is_put_back_and_until_then_nothing_is_fine()
     let verify = env.ap(&["verify", "--json"]).exits(2).json();
     assert_eq!(text(&verify["journals"][0], "writer"), writer_of(&journal));
     assert!(text(&verify["journals"][0]["problem"], "why").starts_with("it is gone: "), "{verify}");
+    let status = env.ap(&["status"]).exits(0).err();
+    assert!(status.contains("git agentproto fsck puts it back"), "{status}");
+    assert!(!status.contains("remove that file"), "{status}");
     let report = env.ap(&["fsck", "--json"]).exits(0).json();
     assert_eq!(report["healedRefs"], serde_json::json!([journal]));
     assert_eq!(env.git(&["rev-parse", &env.journal()]), tip);

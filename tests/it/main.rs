@@ -33,6 +33,7 @@ mod house;
 mod inspect;
 mod kill;
 mod markdown;
+mod mended;
 mod paths;
 mod planted;
 mod policies;

@@ -3,19 +3,15 @@
 use super::report::{Findings, Severity};
 use crate::{
     code::Code,
-    domain::{
-        oid::Oid,
-        policy::{Candidate, Policy},
-    },
-    enforce::{chain::Chain, commits::Objects},
+    domain::policy::{Candidate, Policy},
+    enforce::chain::Chain,
     ledger::{Ledger, Remedy},
     store::{
-        End, StoreError,
+        End,
         candidate::whole,
         segments::{Finished, Standing},
     },
 };
-use std::collections::HashSet;
 
 /// The index of events says what the journal says.
 pub(super) fn index(ledger: &Ledger, found: &mut Findings) {
@@ -112,47 +108,36 @@ pub(super) fn finished_segments(ledger: &Ledger, found: &mut Findings) {
 /// What open policies wait for must be there whole, and kept alive by the evidence chain.
 pub(super) fn candidates(ledger: &Ledger, own: &Chain, found: &mut Findings) {
     let open = own.state.policies.values().filter(|p| !p.status.is_terminal());
-    let open: Vec<(&Policy, Candidate)> = open.filter_map(|p| Some((p, p.candidate?))).collect();
+    let open: Vec<(&Policy, Candidate)> =
+        open.filter_map(|p| Some((p, p.candidate.or(p.unsigned)?))).collect();
     if open.is_empty() {
         return;
     }
-    let pinned = match pins(ledger, own) {
-        Ok(pinned) => pinned,
-        Err(e) => {
-            found.store("the evidence chain", &e);
-            HashSet::new()
-        }
-    };
+    let pinned = ledger.store().pinned(&own.writer);
+    if let Err(e) = &pinned {
+        found.store("the evidence chain", e);
+    }
     for (policy, candidate) in open {
-        let id = policy.policy_id.as_str();
+        let (id, commit) = (policy.policy_id.as_str(), candidate.commit);
         match whole::damage(ledger.store(), &candidate) {
             Ok(None) => {}
             Ok(Some(why)) => {
-                let what = format!("its candidate {} is damaged: {why}", candidate.commit);
+                let what = format!(
+                    "its candidate {commit} is damaged: {why}; nothing here brings it back: git agentproto policy cancel \
+                     {id}, and ask for the commit again"
+                );
                 found.add(Severity::Broken, Code::CandidateUnreadable, id, what);
+                continue;
             }
-            Err(e) => found.store(id, &e),
+            Err(e) => {
+                found.store(id, &e);
+                continue;
+            }
         }
-        if !pinned.contains(&candidate.commit) {
-            let what = format!("no evidence keeps its candidate {} alive", candidate.commit);
-            found.problem(Code::StoreUnusable, id, what);
-        }
-    }
-}
-
-/// Every commit the evidence chain keeps alive.
-fn pins(ledger: &Ledger, own: &Chain) -> Result<HashSet<Oid>, StoreError> {
-    let objects = Objects(ledger.store());
-    let mut pinned = HashSet::new();
-    // The first pin of a segment has the pinned commit alone for a parent, so each chain ends in its segment.
-    for tip in ledger.store().evidence_tips(&own.writer)? {
-        let mut next = Some(tip);
-        while let Some(id) = next {
-            let pin = objects.commit(&id)?;
-            // The pinned commit is the last parent, the pin before the first of two.
-            pinned.extend(pin.parents.last().copied());
-            next = pin.parents.first().copied().filter(|_| pin.parents.len() > 1);
+        // Where the chain cannot be followed, that is what is told.
+        if pinned.as_ref().is_ok_and(|pinned| !pinned.contains(&commit)) {
+            let what = format!("no evidence keeps its candidate {commit} alive");
+            found.repairable(id, what, Remedy::PinAgain { commit });
         }
     }
-    Ok(pinned)
 }

@@ -172,11 +172,20 @@ impl Made<'_> {
         let mut new = *first;
         for pin in pins {
             self.sight.require(pin, Kind::Commit)?;
-            let parents: Vec<Oid> = last.into_iter().chain([*pin]).collect();
-            let message = format!("pin {pin}\n");
-            new = self.keep(commit::encode(&tree, &parents, self.who, message.as_bytes())?);
+            new = self.keep(pin_of(pin, last, &tree, self.who)?);
             last = Some(new);
         }
         Ok(Some((old, new)))
     }
+}
+
+/// A commit that keeps another one alive, behind the pins before it; `empty` is the tree of nothing.
+pub(in crate::store) fn pin_of(
+    pinned: &Oid,
+    last: Option<Oid>,
+    empty: &Oid,
+    who: &Stamp,
+) -> Result<Object, StoreError> {
+    let parents: Vec<Oid> = last.into_iter().chain([*pinned]).collect();
+    Ok(commit::encode(empty, &parents, who, format!("pin {pinned}\n").as_bytes())?)
 }

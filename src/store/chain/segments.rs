@@ -7,12 +7,13 @@
 
 use crate::domain::{ids::WriterId, oid::Oid};
 use crate::store::{
-    Store,
+    Store, commit,
     error::StoreError,
     journal::{Place, Tip},
     names::{Segment, chain_parts, evidence_dir, journal_parts},
+    object::Kind,
 };
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 
 /// A segment that is kept.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -197,11 +198,35 @@ impl Store {
         Ok(kept)
     }
 
-    /// The ends of the chains that keep alive what the events of a writer of this clone name, oldest first.
+    /// Every commit that the evidence of a writer of this clone keeps alive.
     ///
     /// # Errors
-    /// The refs cannot be read.
-    pub fn evidence_tips(&self, writer: &WriterId) -> Result<Vec<Oid>, StoreError> {
+    /// The refs or a pin cannot be read.
+    pub fn pinned(&self, writer: &WriterId) -> Result<HashSet<Oid>, StoreError> {
+        let mut pinned = HashSet::new();
+        // The first pin of a segment has the pinned commit alone for a parent, so each chain ends in its segment.
+        for tip in self.evidence_tips(writer)? {
+            let mut next = Some(tip);
+            while let Some(id) = next {
+                let pin = self.require(&id, Kind::Commit)?;
+                let parents = commit::parse(self.hash, &pin).map(|c| c.parents);
+                let parents = parents.ok_or_else(|| StoreError::WrongObject {
+                    id,
+                    expected: "pin",
+                    reason: "it is malformed".to_owned(),
+                })?;
+                // The pinned commit is the last parent, the pin before the first of two.
+                pinned.extend(parents.last().copied());
+                next = parents.first().copied().filter(|_| parents.len() > 1);
+            }
+        }
+        Ok(pinned)
+    }
+    /// The ends of the chains that keep alive what the events of a writer of this clone name, oldest first.
+    pub(in crate::store) fn evidence_tips(
+        &self,
+        writer: &WriterId,
+    ) -> Result<Vec<Oid>, StoreError> {
         let names = self.refs.names(&evidence_dir(writer))?;
         let mut tips = Vec::new();
         for name in names.iter().filter(|name| chain_parts(name).is_some()) {

@@ -81,7 +81,12 @@ pub enum Witness {
     /// An evidence ref: it is made with the journal and never goes before it.
     Evidence(String),
     /// The note of its last event outside, for this very git directory.
-    Noted(PathBuf),
+    Noted {
+        /// Where it is.
+        path: PathBuf,
+        /// The event that it names can be read, so the journal can be put back.
+        is_here: bool,
+    },
 }
 
 impl std::fmt::Display for Witness {
@@ -90,12 +95,13 @@ impl std::fmt::Display for Witness {
             Self::Evidence(name) => {
                 write!(f, "{name} keeps alive what it named; git update-ref -d {name} gives it up")
             }
-            Self::Noted(path) => {
-                let path = path.display();
-                write!(
-                    f,
-                    "{path} notes an event of it in this git directory; remove that file to give it up"
-                )
+            Self::Noted { path, is_here } => {
+                write!(f, "{} notes an event of it in this git directory; ", path.display())?;
+                f.write_str(if *is_here {
+                    "git agentproto fsck puts it back"
+                } else {
+                    "git agentproto fsck finds nothing of it to put back: remove that file to give it up"
+                })
             }
         }
     }
@@ -105,8 +111,12 @@ impl std::fmt::Display for Witness {
 pub(in crate::store) fn gone(store: &Store) -> Result<Vec<Gone>, StoreError> {
     let used = store.homes.used_here(&store.location.common_dir)?.certain;
     let noted = used.into_iter().map(|writer| {
-        let witness = Witness::Noted(store.homes.seen_file(&writer).unwrap_or_default());
-        Gone { writer, witness }
+        let is_here = match store.homes.seen(&writer) {
+            Noted::Event(seen) => matches!(store.find_object(&seen.id), Ok(Some(_))),
+            Noted::Nothing | Noted::Unreadable(_) => false,
+        };
+        let path = store.homes.seen_file(&writer).unwrap_or_default();
+        Gone { writer, witness: Witness::Noted { path, is_here } }
     });
     let evidence = store.refs.names(EVIDENCE)?.into_iter().filter_map(|name| {
         let (writer, _) = chain_parts(&name)?;

@@ -5,12 +5,14 @@
 
 use crate::store::{
     Store,
+    building::pin_of,
     checks::SideFile,
     commit::Stamp,
     error::StoreError,
     loose::fresh_name,
-    names::{NOTES_ASIDE, TMP_PREFIX},
+    names::{NOTES_ASIDE, TMP_PREFIX, evidence_ref},
     object::{Kind, Object},
+    recovery::Depth,
     repair::free_name,
     segments::Standing,
     writer,
@@ -125,6 +127,30 @@ impl Store {
         let Some(last) = lost.and_then(|f| f.last) else { return Ok(false) };
         self.refs.swap(name, None, &last, self.ref_wait_ms)?;
         self.refs.sync(name)?;
+        Ok(true)
+    }
+
+    /// Keeps a commit alive again that the journal names and no evidence of ours holds; false when one does.
+    ///
+    /// # Errors
+    /// There is no journal of ours or no such commit, or the evidence cannot be read or written.
+    pub fn pin_again(&self, who: &Stamp, pinned: &Oid) -> Result<bool, StoreError> {
+        let lock = self.lock()?;
+        self.recover(&lock, Depth::Due, self.ref_wait_ms)?;
+        let Some(tip) = self.own_tip()? else { return Ok(false) };
+        if self.pinned(&tip.writer)?.contains(pinned) {
+            return Ok(false);
+        }
+        self.require(pinned, Kind::Commit)?;
+        let name = evidence_ref(&tip.writer, tip.segment);
+        let last = self.own_value(&name)?;
+        let empty = Object::new(self.hash, Kind::Tree, Vec::new())?;
+        let pin = pin_of(pinned, last, &empty.id, who)?;
+        for object in [&empty, &pin] {
+            self.loose.write_for_ref(object)?;
+        }
+        self.refs.swap(&name, last, &pin.id, self.ref_wait_ms)?;
+        self.refs.sync(&name)?;
         Ok(true)
     }
 
