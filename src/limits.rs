@@ -129,6 +129,8 @@ pub const PACK_MERGED_DEPTH: u8 = 60;
 pub const PACK_MERGE_FACTOR: u64 = 4;
 /// Largest pack that a merge makes, bytes: it is held in memory.
 pub const PACK_MERGED_BYTES: u64 = 32 * 1024 * 1024;
+/// Age from which a directory for one piece of work that nobody holds belongs to nothing under way, milliseconds.
+pub const SCRATCH_STALE_MS: u64 = 3600 * 1000;
 /// Age from which a pack that was kept for a pin belongs to nothing under way, milliseconds.
 pub const PACK_STALE_MS: u64 = 24 * 3600 * 1000;
 /// Patterns of protected paths that a policy may have.

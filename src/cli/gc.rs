@@ -41,6 +41,7 @@ fn object(done: &Collected, dry_run: bool) -> Value {
         "logs": done.logs,
         "packsReleased": done.packs_released,
         "runs": done.runs,
+        "leftovers": done.leftovers,
     })
 }
 
@@ -76,6 +77,7 @@ fn text(done: &Collected, dry_run: bool) -> String {
         (done.logs, "logs of gate output removed"),
         (done.packs_released, "packs that git may repack again"),
         (done.runs, "dead runs cleared away"),
+        (done.leftovers, "leftovers of killed processes removed"),
     ];
     for (count, what) in counts.iter().filter(|(count, _)| *count > 0) {
         text.push_str(&format!("{what}: {count}\n"));
@@ -100,6 +102,7 @@ mod tests {
             logs: 1,
             packs_released: 0,
             runs: 0,
+            leftovers: 0,
         };
         assert_eq!(
             text(&done, false),

@@ -13,6 +13,7 @@ mod error;
 mod gates;
 #[cfg(test)]
 mod lab;
+mod leftovers;
 mod load;
 mod problems;
 mod query;
@@ -28,6 +29,7 @@ pub use ack::{AckAsk, AckGiven};
 pub use adopt::AdoptAsk;
 pub use attach::{AttachAsk, CommitAsk, GateAsk};
 pub use error::{LedgerError, Problem};
+pub use leftovers::Leftover;
 pub use query::{Listed, Meant, Page, Query, Seen};
 pub use receipts::Receipt;
 pub use record::{Recording, View};

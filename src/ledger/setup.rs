@@ -31,6 +31,7 @@ use crate::{
 };
 use std::path::{Path, PathBuf};
 
+pub(super) use commit::is_landing;
 pub use commit::{AllowCommitted, AllowLanded, WorkingFile};
 
 /// What `init` is asked for.

@@ -48,6 +48,8 @@ pub struct Collected {
     pub packs_released: u64,
     /// Runs of dead processes that were cleared away.
     pub runs: u64,
+    /// What killed processes left in `agentproto/tmp` and was removed.
+    pub leftovers: u64,
 }
 
 /// It could not be done to its end.
@@ -154,6 +156,7 @@ pub fn preview(ledger: &Ledger) -> Result<Collected, CollectError> {
         logs: log::old_logs(&agent, retention.logs_ms)?.len() as u64,
         packs_released: store.stale_orphan_packs(clock::now())?.len() as u64,
         runs: live::abandoned(&agent)?.len() as u64,
+        leftovers: ledger.leftovers()?.len() as u64,
     })
 }
 
@@ -191,6 +194,7 @@ pub fn collect(ledger: &Ledger) -> Result<Collected, CollectError> {
         logs: log::remove_old_logs(&agent, retention.logs_ms)?,
         packs_released: packs_released.len() as u64,
         runs,
+        leftovers: ledger.clear_leftovers(),
     })
 }
 

@@ -32,6 +32,7 @@ mod hostile;
 mod house;
 mod inspect;
 mod kill;
+mod leftovers;
 mod markdown;
 mod mended;
 mod paths;

@@ -179,10 +179,22 @@ pub(super) fn leftovers(
     own: Option<&Chain>,
     found: &mut Findings,
 ) {
-    for path in staged(ledger, found).into_iter().filter(|p| before.contains(p)) {
+    let dead = match ledger.leftovers() {
+        Ok(dead) => dead,
+        Err(e) => {
+            found.store("files of agentproto", &e);
+            Vec::new()
+        }
+    };
+    for left in &dead {
+        let what = format!("what is left of {}; git agentproto gc removes it", left.of);
+        found.note(&left.path.display().to_string(), what);
+    }
+    let told = |path: &PathBuf| dead.iter().any(|left| left.path == *path);
+    for path in staged(ledger, found).into_iter().filter(|p| before.contains(p) && !told(p)) {
         let subject = path.display().to_string();
         let name = path.file_name().and_then(|n| n.to_str()).unwrap_or_default();
-        let policy = landing::left_by(name).and_then(|name| name.parse::<PolicyId>().ok());
+        let policy = landing::left_by(name).and_then(|(name, _)| name.parse::<PolicyId>().ok());
         let policy = policy.and_then(|id| own?.state.policies.get(&id));
         if policy.is_some_and(|p| !p.status.is_terminal()) {
             let what = "a landing is under way or died; the next command that performs something finishes it or takes it back";

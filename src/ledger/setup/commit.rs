@@ -40,6 +40,11 @@ use std::path::PathBuf;
 /// What the lock records of these landings are named by, before the candidate's id.
 const LANDING: &str = "allow-";
 
+/// True for the name of a landing of this kind.
+pub(in crate::ledger) fn is_landing(name: &str) -> bool {
+    name.strip_prefix(LANDING).is_some_and(|candidate| candidate.parse::<Oid>().is_ok())
+}
+
 /// What `allow --commit` did.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AllowCommitted {

@@ -152,6 +152,7 @@ fn one(ledger: &Ledger, policy: &Policy, effect: &Effect) -> Result<Step, Perfor
 /// Clears away what `kill -9` left of effects that nobody performs again: what is due is its performer's to take.
 /// No reason for this policy to fail: what cannot be told or cleared is left, for `fsck` to name and `gc` to try.
 fn sweep(ledger: &Ledger) {
+    ledger.clear_leftovers();
     let agent_dir = ledger.store().location().agent_dir();
     for name in live::names(&agent_dir).unwrap_or_default() {
         if is_over(ledger, &name) {

@@ -137,12 +137,11 @@ pub fn land(ctx: LandCtx<'_>, worktrees: &[Worktree]) -> Result<Landed, LandErro
     land_watched(ctx, worktrees, &|_| {})
 }
 
-/// The name of the landing that a file in `agentproto/tmp` belongs to; none for every other file.
+/// The name of the landing that a file in `agentproto/tmp` belongs to, and the id of the worktree it is for (`.` for the
+/// main one); none for every other file.
 #[must_use]
-pub fn left_by(file: &str) -> Option<&str> {
-    let of = |kind| file.strip_prefix(kind)?.split_once('.');
-    let (name, _worktree) = index::KINDS.iter().find_map(|kind| of(*kind))?;
-    Some(name)
+pub fn left_by(file: &str) -> Option<(&str, &str)> {
+    index::KINDS.iter().find_map(|kind| file.strip_prefix(kind)?.split_once('.'))
 }
 
 /// Finishes or takes back what a killed [`land`] of this very candidate left, and moves no branch: an index
