@@ -15,8 +15,6 @@ pub const KEY_FILE_BYTES: u64 = 1024 * 1024;
 pub const PACKED_REFS_BYTES: u64 = 1024 * 1024 * 1024;
 /// One loose object, pack or index of a pack that we read ourselves, bytes: what one candidate makes at most, and its heads.
 pub const OBJECT_FILE_BYTES: u64 = CANDIDATE_BYTES + 256 * 1024 * 1024;
-/// A file of the log that is searched for frames, bytes.
-pub const WAL_FILE_BYTES: u64 = 1024 * 1024 * 1024;
 /// A stored output of a gate, bytes.
 pub const LOG_FILE_BYTES: u64 = 2 * 1024 * 1024;
 /// One file of `/proc`, bytes: the environment of a process is the largest.
@@ -202,7 +200,6 @@ pub const GIT_CALL_MS: u64 = 120_000;
 pub const CALL_DRAIN_MS: u64 = 500;
 
 const _: () = assert!((2 * (OUTPUT_HEAD_BYTES + OUTPUT_TAIL_BYTES) as u64) < LOG_FILE_BYTES);
-const _: () = assert!(WAL_SEARCH_BYTES < WAL_FILE_BYTES);
 const _: () = assert!(PACK_MERGED_BYTES < OBJECT_FILE_BYTES);
 const _: () = assert!(NOTE_ACKS_PER_LOOK < JUDGED_LINES);
 const _: () = assert!(GATE_TIMEOUT_DEFAULT_MS <= GATE_TIMEOUT_MAX_MS);

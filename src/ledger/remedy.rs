@@ -134,9 +134,16 @@ impl Ledger {
         let files: Vec<String> = aside.files.iter().map(|f| f.display().to_string()).collect();
         let (objects, refs) = (aside.objects, aside.refs.len());
         let kept = files.join(", ");
-        Ok(Some(format!(
+        let mut done = format!(
             "the log was put aside ({kept}); {objects} objects and {refs} refs came from it"
-        )))
+        );
+        for (path, at) in &aside.unsearched {
+            done.push_str(&format!(
+                "; behind byte {at} of {} nothing was looked at",
+                path.display()
+            ));
+        }
+        Ok(Some(done))
     }
 
     fn rebuild_index(&self) -> Result<Option<String>, LedgerError> {

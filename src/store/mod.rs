@@ -34,7 +34,7 @@ pub use journal::{
     AppendError, Appended, Batch, Edit, GitView, NewEntry, Place, Snapshot, Tip, Written,
 };
 pub use location::{Location, OpenError, Worktree, discover};
-use log::{log_content, wal, wal_file, wal_frame};
+use log::{log_content, salvage, wal, wal_file, wal_frame};
 pub use log_content::{LogContent, read_log};
 pub use names::{NOTES_ACKS, NOTES_GATES, Segment, evidence_ref, journal_ref};
 use packing::{checkpoint, delta, kin, midx, pack, pack_merge, pack_read, packs};

@@ -6,7 +6,7 @@ use crate::{
     house::text,
 };
 use serde_json::Value;
-use std::fs;
+use std::fs::{self, File};
 
 /// The log goes, which would else prove the ref; then the ref goes.
 fn lose_evidence(env: &TestEnv) -> String {
@@ -67,5 +67,21 @@ fn a_candidate_that_is_gone_itself_is_told_with_the_way_out() {
     repair(&env).exits(2);
     env.ap(&["policy", "cancel", &policy]).exits(0);
     findings(&env, 0);
+    goes_on(&env);
+}
+
+#[test]
+fn a_log_larger_than_anything_of_ours_is_put_aside_without_being_read_whole() {
+    let env = TestEnv::new();
+    env.adopt("one");
+    let log = agent(&env, "wal");
+    let mut bytes = fs::read(&log).unwrap();
+    bytes[..8192].fill(0);
+    fs::write(&log, bytes).unwrap();
+    File::options().write(true).open(&log).unwrap().set_len(1 << 40).unwrap();
+    findings(&env, 2);
+    repairs(&env, 1);
+    assert_eq!(fs::metadata(agent(&env, "damaged/wal.1")).unwrap().len(), 1 << 40);
+    fs::remove_file(agent(&env, "damaged/wal.1")).unwrap();
     goes_on(&env);
 }

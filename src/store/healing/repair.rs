@@ -10,7 +10,7 @@ use crate::store::{
     names::{chain_parts, evidence_dir, journal_dir},
     object::Kind,
     recovery::Depth,
-    wal_file::salvaged,
+    salvage::salvaged,
     wal_frame::{Frame, Move},
 };
 use crate::{
@@ -28,6 +28,8 @@ pub struct PutAside {
     pub objects: u64,
     /// Refs that were behind what could still be read of it.
     pub refs: Vec<String>,
+    /// Files, as they were called, of which nothing behind so many bytes was looked at: no write of ours reaches there.
+    pub unsearched: Vec<(PathBuf, u64)>,
 }
 
 impl Store {
@@ -47,7 +49,9 @@ impl Store {
         let own = self.writer()?;
         let mut frames = Vec::new();
         for path in &self.wal_paths.files {
-            frames.extend(salvaged(path, self.hash)?);
+            let found = salvaged(path, self.hash)?;
+            done.unsearched.extend(found.ended_at.map(|at| (path.clone(), at)));
+            frames.extend(found.frames);
         }
         frames.sort_by_key(|(epoch, _)| *epoch);
         let batches: Vec<String> =

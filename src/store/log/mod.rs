@@ -3,6 +3,7 @@
 //! Nothing here knows of git. One frame and one `fdatasync` make entries durable; everything else is a view of them.
 
 pub(super) mod log_content;
+pub(super) mod salvage;
 pub(super) mod wal;
 pub(super) mod wal_file;
 pub(super) mod wal_frame;

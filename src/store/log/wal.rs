@@ -318,6 +318,7 @@ mod tests {
     use super::*;
     use crate::store::{
         object::Kind,
+        salvage::salvaged,
         wal_file::{ALIGN, START},
         wal_frame::{self, Move, Step},
     };
@@ -492,13 +493,12 @@ mod tests {
                 let header = [0x5746_5041, length, 7, 1].map(u32::to_le_bytes).concat();
                 lab.file(0).write_all_at(&header, at).unwrap();
             }
-            let salvaged = crate::store::wal_file::salvaged(&lab.paths().files[0], HASH);
+            let salvaged = salvaged(&lab.paths().files[0], HASH).unwrap();
+            assert_eq!((salvaged.frames, salvaged.ended_at.is_none()), (vec![(1, frame(1))], torn));
             if torn {
                 assert_eq!(lab.open().seq(), 1);
-                assert_eq!(salvaged.unwrap(), [(1, frame(1))]);
             } else {
                 assert!(lab.refused().contains("is no torn write"));
-                assert!(salvaged.unwrap_err().to_string().contains("looks like frames"));
             }
         }
         lab.file(0).write_all_at(&vec![0; 2 * usize::try_from(most).unwrap() * 16], start).unwrap();
@@ -507,6 +507,11 @@ mod tests {
         lab.file(0).write_all_at(&[7; 16], start).unwrap();
         lab.file(0).set_len(start + limits::WAL_SEARCH_BYTES + 1).unwrap();
         assert!(lab.refused().contains("is no torn write"));
+        // What lies beyond any write of ours is nothing of ours.
+        lab.file(0).set_len(1 << 40).unwrap();
+        let found = salvaged(&lab.paths().files[0], HASH).unwrap();
+        assert_eq!(found.frames, [(1, frame(1))]);
+        assert_eq!(found.ended_at, Some(start + limits::WAL_SEARCH_BYTES));
     }
 
     /// What was sealed was valid to its end: no damage there is a torn write.

@@ -424,35 +424,6 @@ impl Search {
     }
 }
 
-/// Every frame in a file that its own checksum proves, whatever else is damaged, with its epoch; in order.
-pub(in crate::store) fn salvaged(
-    path: &Path,
-    hash: HashKind,
-) -> Result<Vec<(u32, Frame)>, StoreError> {
-    let bytes = files::read_optional(path, limits::WAL_FILE_BYTES)?.unwrap_or_default();
-    let mut frames = Vec::new();
-    let mut at = usize::try_from(START).unwrap_or(usize::MAX);
-    let mut search = Search::new();
-    while let Some(rest) = bytes.get(at..).filter(|rest| !rest.is_empty()) {
-        let header = Header::read(rest);
-        let found = header.map_or(Ok(None), |header| search.payload(header, rest));
-        let payload = found.map_err(|TooMany| StoreError::CorruptWal {
-            path: path.to_owned(),
-            reason: "it is full of what looks like frames and is none".to_owned(),
-        })?;
-        let frame = payload.and_then(|payload| wal_frame::decode(payload, hash));
-        let found = header.zip(frame);
-        at += match found {
-            Some((header, frame)) => {
-                frames.push((header.epoch, frame));
-                usize::try_from(header.frame_bytes()).unwrap_or(usize::MAX - at)
-            }
-            None => ALIGN,
-        };
-    }
-    Ok(frames)
-}
-
 /// The best head, and in which slot it lies.
 fn read_head(file: &Log, hash: HashKind) -> Result<(u64, Head), StoreError> {
     let mut slots = vec![0; 2 * SLOT_BYTES];
