@@ -144,7 +144,7 @@ codes! {
     RevertInProgress "revert-in-progress" REFUSED "finish or abort it first";
     BisectInProgress "bisect-in-progress" REFUSED "end it first: git bisect reset";
     UnmergedIndex "unmerged-index" REFUSED "resolve the conflicts first";
-    DetachedHead "detached-head" REFUSED "check out a branch first";
+    DetachedHead "detached-head" REFUSED "check out a branch first, or say --detached-ok";
     CommitHooksUnsupported "commit-hooks-unsupported" REFUSED "commit the allowlist with git itself, which runs the hooks";
     CommitSigningUnusable "commit-signing-unusable" REFUSED "commits are signed with what git config --global says: user.signingKey, gpg.format and the programs";
     SigningNeedsPerson "signing-needs-person" PERSON "sign it in a terminal: git agentproto ack";

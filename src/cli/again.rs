@@ -166,6 +166,7 @@ fn commit_words(commit: &CommitSpec, place: &Place) -> Vec<OsString> {
         (commit.allow_markers, "--allow-markers"),
         (commit.force_ignored, "--force-ignored"),
         (commit.allow_submodule, "--allow-submodule"),
+        (commit.detached_ok, "--detached-ok"),
     ] {
         words.extend(asked.then(|| flag.into()));
     }

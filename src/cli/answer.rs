@@ -4,6 +4,7 @@ use super::{again::again, cx::Cx, error::CliError, names::Names};
 use crate::{
     domain::{
         ack::Decision,
+        candidate::whereabouts,
         gate::{GateEnd, GateResult},
         oid::Oid,
         path::RepoPath,
@@ -237,11 +238,11 @@ pub(super) fn stale(ledger: &Ledger, policy: &Policy) -> Result<Option<String>, 
     let (Some(commit), Some(candidate)) = (&policy.spec.commit, candidate) else {
         return Ok(None);
     };
-    let tip = ledger.store().reference(&commit.branch).map_err(LedgerError::from)?;
+    let tip = ledger.store().tip(&commit.branch).map_err(LedgerError::from)?;
     Ok(match tip {
         Some(tip) if tip == candidate.parent => None,
         Some(tip) => Some(format!("{} moved to {tip}", commit.branch)),
-        None => Some(format!("{} is gone", commit.branch)),
+        None => Some(whereabouts(&commit.branch, None)),
     })
 }
 

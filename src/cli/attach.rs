@@ -119,6 +119,9 @@ pub(super) struct CommitFlags {
     /// Submodules that .gitmodules declares are meant: the commit each is on
     #[arg(long)]
     allow_submodule: bool,
+    /// A HEAD that is on no branch is meant: it moves itself
+    #[arg(long)]
+    detached_ok: bool,
     /// The commit message; a second one is its next paragraph
     #[arg(short, long = "message", value_name = "MSG", allow_hyphen_values = true)]
     messages: Vec<OsString>,
@@ -255,6 +258,7 @@ impl CommitFlags {
             || self.recursive
             || self.force_ignored
             || self.allow_submodule
+            || self.detached_ok
     }
 
     /// What the flags mean. A message that is missing is an empty one: the ledger tells all problems at once.
@@ -281,6 +285,7 @@ impl CommitFlags {
             recursive: self.recursive,
             force_ignored: self.force_ignored,
             allow_submodule: self.allow_submodule,
+            detached_ok: self.detached_ok,
         })
     }
 }

@@ -13,6 +13,7 @@ use super::{
 use crate::{
     code::{Code, exit},
     domain::{
+        candidate::is_head,
         gate::{GateDef, GateEnd, GateResult, Verdict},
         ids::{PolicyId, SessionId},
         input::Input,
@@ -307,7 +308,7 @@ fn head(cx: &Cx, policy: &Policy) -> String {
         row("session", format!("{session}{how}"));
     }
     if let Some(commit) = &policy.spec.commit {
-        row("branch", commit.branch.clone());
+        row("branch", branch_words(&commit.branch));
         for path in &commit.paths {
             row("path", path.to_string());
         }
@@ -386,6 +387,11 @@ pub(super) fn binds(policy: &Policy) -> Vec<(&'static str, String)> {
         row("expires", format!("{expires}{over}"));
     }
     rows
+}
+
+/// What moves when it lands.
+pub(super) fn branch_words(name: &str) -> String {
+    if is_head(name) { format!("{name}, on no branch") } else { name.to_owned() }
 }
 
 fn on_stale_words(on_stale: OnStale) -> &'static str {

@@ -7,7 +7,7 @@ use super::{
     answer,
     cx::Cx,
     error::CliError,
-    policy::{binds, gate_named, gate_words},
+    policy::{binds, branch_words, gate_named, gate_words},
     text::{Paint, block, line, output, shown, table},
 };
 use crate::{
@@ -80,7 +80,7 @@ fn head(paint: Paint, review: &Review) -> String {
         ("policy", review.policy.policy_id.to_string()),
         ("candidate", paint.bold(&review.candidate.commit.to_string())),
         ("parent", review.candidate.parent.to_string()),
-        ("branch", shown(&review.branch)),
+        ("branch", shown(&branch_words(&review.branch))),
         ("author", shown(&review.author)),
         ("signers", shown(&signers)),
     ] {

@@ -54,7 +54,7 @@ pub struct AckStatement {
     pub parent: Oid,
     /// Its tree.
     pub tree: Oid,
-    /// Full name of the branch it lands on.
+    /// Full name of the branch it lands on, or of a worktree's `HEAD` that is on none.
     pub branch: String,
     /// Hex SHA-256 over the gate lines of the green attempt (`wire::gate_line::gates_digest`).
     pub gates: String,

@@ -1,5 +1,6 @@
 //! Words about a candidate: who makes it and how a path changes.
 
+use super::oid::Oid;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
@@ -29,6 +30,23 @@ impl ChangeKind {
             Self::Deleted => 'D',
             Self::TypeChanged => 'T',
         }
+    }
+}
+
+/// True for the name of one worktree's own `HEAD`, as git spells it for the whole repository. No branch has such a name.
+#[must_use]
+pub fn is_head(name: &str) -> bool {
+    let linked = name.strip_prefix("worktrees/").and_then(|rest| rest.strip_suffix("/HEAD"));
+    name == "main-worktree/HEAD" || linked.is_some_and(|id| !id.is_empty() && !id.contains('/'))
+}
+
+/// Where a branch, or a `HEAD` that was on none, is now; in words.
+#[must_use]
+pub fn whereabouts(name: &str, tip: Option<Oid>) -> String {
+    match tip {
+        Some(tip) => format!("{name} is at {tip}"),
+        None if is_head(name) => format!("{name} is gone or on a branch"),
+        None => format!("{name} is gone"),
     }
 }
 
@@ -84,6 +102,18 @@ pub struct Identity {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_a_worktree_calls_its_head_is_no_branch() {
+        for head in ["main-worktree/HEAD", "worktrees/a b/HEAD"] {
+            assert!(is_head(head), "{head}");
+        }
+        for other in
+            ["HEAD", "refs/heads/HEAD", "worktrees//HEAD", "worktrees/a/b/HEAD", "worktrees/HEAD"]
+        {
+            assert!(!is_head(other), "{other}");
+        }
+    }
 
     #[test]
     fn people_cannot_break_a_commit_header() {

@@ -162,7 +162,8 @@ pub struct CommitSpec {
     pub message: String,
     /// A person must approve.
     pub require_human_ack: bool,
-    /// The full name of the branch that moves.
+    /// What moves: the full name of a branch, or of the `HEAD` of one worktree that is on none (`main-worktree/HEAD`,
+    /// `worktrees/<id>/HEAD`, as git names them).
     pub branch: String,
     /// Conflict markers in listed files are meant.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
@@ -173,6 +174,9 @@ pub struct CommitSpec {
     /// Submodules that `.gitmodules` declares are meant: the commit each is on.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub allow_submodule: bool,
+    /// A `HEAD` that is on no branch is meant, if there is one.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub detached_ok: bool,
     /// Approvals by distinct keys that were required when it was attached. A rule in force later can only raise it.
     #[serde(default = "one", skip_serializing_if = "is_one")]
     pub ack_quorum: u32,

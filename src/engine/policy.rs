@@ -9,6 +9,7 @@ use crate::{
     code::Code,
     domain::{
         ack::{AckOutcome, Decision},
+        candidate::whereabouts,
         event::{
             Body, CommitReady, Committed, Entity, Event, GatePassed, GatingStarted, PolicyAcked,
             PolicyAttached, PolicyCancelled, PolicyDismissed, PolicyFailed, Recorded,
@@ -387,8 +388,8 @@ pub(super) fn tip_moved(draft: &mut Draft, id: &PolicyId, tip: Option<Oid>) -> R
             Some(candidate),
             Some(commit),
         ) if tip != Some(candidate.parent) => {
-            let at = tip.map_or_else(|| "gone".to_owned(), |tip| format!("at {tip}"));
-            let because = format!("{} is {at}, not at {}", commit.branch, candidate.parent);
+            let at = whereabouts(&commit.branch, tip);
+            let because = format!("{at}, not at {}", candidate.parent);
             moved(draft, &policy, because, by_itself)
         }
         (_, _, _) => Err(not_in(&policy, Status::AwaitingAck)),

@@ -213,7 +213,7 @@ impl Ledger {
         self.record_with(&[Entity::Policy(id.clone())], vec![], |view: &View<'_>| {
             let policy = view.state.policies.get(id);
             let commit = policy.and_then(|p| p.spec.commit.as_ref());
-            let tip = commit.map_or(Ok(None), |c| self.store.reference(&c.branch))?;
+            let tip = commit.map_or(Ok(None), |c| self.store.tip(&c.branch))?;
             let at = clock::now();
             let (statement, signature) = match &line {
                 Ok(line) => court.judge(line, at),

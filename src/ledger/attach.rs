@@ -53,6 +53,8 @@ pub struct CommitAsk {
     pub force_ignored: bool,
     /// Submodules that `.gitmodules` declares are meant.
     pub allow_submodule: bool,
+    /// A `HEAD` that is on no branch may be what moves.
+    pub detached_ok: bool,
 }
 
 /// A policy as it was typed.

@@ -21,6 +21,7 @@ use crate::{
         git::Git,
         identity,
         paths::{self, Allow, PathProblem},
+        refs::head_name,
         settings::protected_bool,
         trusted::Trust,
         worktree_state::{Head, Operation, StateError, head, is_unmerged, operation_in_progress},
@@ -51,7 +52,7 @@ impl Ledger {
         }
         let message = check_message(&ask.message, problems);
         let site = site?;
-        let branch = self.check_worktree(site, problems);
+        let branch = self.check_worktree(site, ask.detached_ok, problems);
         let paths = self.check_paths(ask, site, problems, left_out);
         let rules = trust.and_then(|trust| {
             let refused = self.check_ack(ask, &paths, (site, trust));
@@ -66,6 +67,7 @@ impl Ledger {
             allow_markers: ask.allow_markers,
             force_ignored: ask.force_ignored,
             allow_submodule: ask.allow_submodule,
+            detached_ok: ask.detached_ok,
             ack_quorum: rules.as_ref().map_or(1, |rules| rules.quorum),
             ack_exclude: rules.map_or_else(Vec::new, |rules| rules.exclude),
         })
@@ -191,7 +193,12 @@ impl Ledger {
     }
 
     /// What the worktree is in the middle of, who commits, and what this version cannot do; the branch to move.
-    fn check_worktree(&self, site: &Site, problems: &mut Problems) -> Option<String> {
+    fn check_worktree(
+        &self,
+        site: &Site,
+        detached_ok: bool,
+        problems: &mut Problems,
+    ) -> Option<String> {
         let Site { worktree, repo } = site;
         let operation = operation_in_progress(repo, &worktree.git_dir).map_err(LedgerError::from);
         if let Some(Some(operation)) = problems.note(WORKTREE, operation) {
@@ -201,7 +208,7 @@ impl Ledger {
         if problems.note(WORKTREE, unmerged.map_err(LedgerError::from)) == Some(true) {
             problems.say(Code::UnmergedIndex, WORKTREE, Operation::Conflict.to_string());
         }
-        let branch = check_head(repo, problems);
+        let branch = check_head(repo, detached_ok, problems);
         match identity::identity(repo) {
             Ok(who) => {
                 let signer = Signer::read(repo, &self.env, worktree, &who.committer.to_string());
@@ -247,7 +254,11 @@ fn check_message(raw: &[u8], problems: &mut Problems) -> Option<String> {
     problems.note(MESSAGE, text)
 }
 
-fn check_head(repo: &gix::Repository, problems: &mut Problems) -> Option<String> {
+fn check_head(
+    repo: &gix::Repository,
+    detached_ok: bool,
+    problems: &mut Problems,
+) -> Option<String> {
     match problems.note(WORKTREE, head(repo).map_err(LedgerError::from))? {
         Head::Branch { name, .. } => Some(name),
         Head::Unborn { name } => {
@@ -255,6 +266,9 @@ fn check_head(repo: &gix::Repository, problems: &mut Problems) -> Option<String>
                 format!("{name} has no commit yet: there is nothing a candidate could stand on");
             problems.say(Code::NoCommitsYet, WORKTREE, why);
             None
+        }
+        Head::Detached { .. } if detached_ok => {
+            problems.note(WORKTREE, head_name(repo).map_err(LedgerError::from))
         }
         Head::Detached { at } => {
             problems.say(Code::DetachedHead, WORKTREE, format!("HEAD is detached at {at}"));

@@ -170,6 +170,7 @@ pub(super) fn commit_of(paths: &[&str]) -> AttachAsk {
         recursive: false,
         force_ignored: false,
         allow_submodule: false,
+        detached_ok: false,
     };
     AttachAsk { commit: Some(commit), ..emit(&["true"]) }
 }
@@ -184,6 +185,7 @@ pub(super) fn commit_spec() -> CommitSpec {
         allow_markers: false,
         force_ignored: false,
         allow_submodule: false,
+        detached_ok: false,
         ack_quorum: 1,
         ack_exclude: vec![],
     }

@@ -12,7 +12,7 @@ use super::{Ledger, LedgerError, ack::Request};
 use crate::{
     code::Code,
     domain::{
-        candidate::ChangeKind,
+        candidate::{ChangeKind, whereabouts},
         ids::PolicyId,
         oid::Oid,
         path::RepoPath,
@@ -25,7 +25,7 @@ use crate::{
         object::Kind,
         tree::{self, Mode},
         trusted::Rules,
-        worktree_state::{Head, head},
+        worktree_state::is_on,
     },
 };
 use std::collections::BTreeMap;
@@ -140,19 +140,17 @@ impl Ledger {
         let mut found = Vec::new();
         for worktree in self.store.location().worktrees()? {
             let repo = self.repo_in(&worktree)?;
-            let here = matches!(head(&repo)?, Head::Branch { ref name, .. } if name == branch);
-            let hook = if here { post_commit_hook(&repo)? } else { None };
+            let hook = if is_on(&repo, branch)? { post_commit_hook(&repo)? } else { None };
             found.extend(hook.map(|hook| hook.at).filter(|at| !found.contains(at)));
         }
         Ok(found)
     }
 
     fn moved(&self, branch: &str, candidate: &Candidate) -> Result<Option<String>, LedgerError> {
-        let tip = self.store.reference(branch)?;
+        let tip = self.store.tip(branch)?;
         Ok(match tip {
             Some(tip) if tip == candidate.parent => None,
-            Some(tip) => Some(format!("{branch} is at {tip}, not at {}", candidate.parent)),
-            None => Some(format!("{branch} is gone")),
+            tip => Some(format!("{}, not at {}", whereabouts(branch, tip), candidate.parent)),
         })
     }
 

@@ -36,12 +36,12 @@ impl Ledger {
         let (Some(commit), Some(candidate)) = (&policy.spec.commit, waiting) else {
             return Ok(None);
         };
-        if self.store.reference(&commit.branch)? == Some(candidate.parent) {
+        if self.store.tip(&commit.branch)? == Some(candidate.parent) {
             return Ok(None);
         }
         let touches = [Entity::Policy(id.clone())];
         unless_overtaken(self.record_with(&touches, vec![], |_: &View<'_>| {
-            let tip = self.store.reference(&commit.branch)?;
+            let tip = self.store.tip(&commit.branch)?;
             Ok(Input::TipMoved { policy: id, tip })
         }))
     }

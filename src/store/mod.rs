@@ -276,6 +276,14 @@ impl Store {
         self.refs.read(full_name)
     }
 
+    /// Where a branch, or a `HEAD` that is on none, is: see [`refs::RefReader::tip`].
+    ///
+    /// # Errors
+    /// As [`Store::reference`].
+    pub fn tip(&self, full_name: &str) -> Result<Option<Oid>, StoreError> {
+        self.refs.tip(full_name)
+    }
+
     /// The user's git in the current worktree, or in the git directory where there is none.
     ///
     /// # Errors

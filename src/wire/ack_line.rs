@@ -7,6 +7,7 @@
 use super::signed_line::{LineError, Reader, Writer, bad, require_canonical};
 use crate::domain::{
     ack::{AckStatement, Decision},
+    candidate::is_head,
     oid::Oid,
 };
 use base64::{Engine as _, prelude::BASE64_STANDARD};
@@ -97,11 +98,8 @@ fn not_empty(fields: &mut Reader<'_>, name: &'static str) -> Result<String, Line
 
 fn branch(fields: &mut Reader<'_>) -> Result<String, LineError> {
     let name = fields.text("branch")?;
-    if name.strip_prefix("refs/heads/").is_some_and(|short| !short.is_empty()) {
-        Ok(name)
-    } else {
-        Err(bad("branch", &name))
-    }
+    let is_branch = name.strip_prefix("refs/heads/").is_some_and(|short| !short.is_empty());
+    if is_branch || is_head(&name) { Ok(name) } else { Err(bad("branch", &name)) }
 }
 
 /// 32 bytes of SHA-256 are 43 characters of base64 without padding.
@@ -185,6 +183,8 @@ mod tests {
             ("ada@", "%61da@"),
             ("branch=refs/heads/main", "branch=main"),
             ("branch=refs/heads/main", "branch=refs/heads/"),
+            ("branch=refs/heads/main", "branch=HEAD"),
+            ("branch=refs/heads/main", "branch=worktrees//HEAD"),
             ("SHA256:A", "sha256:A"),
             ("SHA256:A", "SHA256:"),
             ("signer=ada@example.invalid", "signer="),

@@ -100,7 +100,7 @@ fn flags_of_later_versions_do_not_exist_yet() {
     for flag in ["--judge", "--scope", "--next", "--sandbox", "--env", "--file"] {
         env.ap(&["attach", &session, flag, "x", "--", "true"]).exits(129);
     }
-    for flag in ["--clean", "--detached-ok", "--yes"] {
+    for flag in ["--clean", "--yes"] {
         let args = ["commit", flag, "--path", "a.txt", "-m", "m", "--", "true"];
         env.ap(&args).exits(129);
     }

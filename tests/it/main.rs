@@ -19,6 +19,7 @@ mod cases_store;
 mod cli_contract;
 mod copies;
 mod corpus;
+mod detached;
 mod doubt;
 mod env;
 mod events;

@@ -1,8 +1,10 @@
 //! Landed commits against their branches. People rewrite branches, so one that is not there is told, not blamed.
+//! A `HEAD` that was on none goes on by itself.
 
 use super::report::Findings;
 use crate::{
     domain::{
+        candidate::is_head,
         oid::Oid,
         policy::{Outcome, Policy},
     },
@@ -15,7 +17,8 @@ use std::collections::{BTreeMap, HashMap};
 pub(super) fn landed(ledger: &Ledger, own: &Chain, found: &mut Findings) {
     let mut by_branch: BTreeMap<&str, HashMap<Oid, &Policy>> = BTreeMap::new();
     for policy in own.state.policies.values().filter(|p| p.outcome == Some(Outcome::Committed)) {
-        if let (Some(spec), Some(commit)) = (&policy.spec.commit, policy.commit_sha) {
+        let spec = policy.spec.commit.as_ref().filter(|spec| !is_head(&spec.branch));
+        if let (Some(spec), Some(commit)) = (spec, policy.commit_sha) {
             by_branch.entry(&spec.branch).or_default().insert(commit, policy);
         }
     }

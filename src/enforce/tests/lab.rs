@@ -154,6 +154,7 @@ impl Lab {
             allow_markers: false,
             force_ignored: false,
             allow_submodule: false,
+            detached_ok: false,
             ack_quorum: odd.quorum.max(1),
             ack_exclude: odd.exclude.iter().map(|w| (*w).to_owned()).collect(),
         };

@@ -79,6 +79,7 @@ pub(super) fn spec(then: Then, sessions: &[usize]) -> PolicySpec {
         allow_markers: false,
         force_ignored: false,
         allow_submodule: false,
+        detached_ok: false,
         ack_quorum: 1,
         ack_exclude: vec![],
     };

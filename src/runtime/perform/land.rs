@@ -17,6 +17,7 @@ use crate::{
         candidate::{LoadError, listed_at, whole},
         git::Git,
         landing::{self, LandCtx, LandError, Landed},
+        worktree_state::is_on,
     },
     sys::clock,
 };
@@ -43,8 +44,7 @@ pub(super) fn land(ledger: &Ledger, policy: &Policy) -> Result<Step, PerformErro
         return Ok(Step::Again);
     };
     let plan = Plan { ledger, policy: &policy, commit, candidate };
-    let landed =
-        || ledger.store().reference(&commit.branch).map(|tip| tip == Some(candidate.commit));
+    let landed = || ledger.store().tip(&commit.branch).map(|tip| tip == Some(candidate.commit));
     if let Some(why) = whole::damage(ledger.store(), &candidate)?
         && !landed()?
     {
@@ -116,7 +116,7 @@ impl Plan<'_> {
     fn is_landed(&self) -> Result<bool, PerformError> {
         self.with_landing(landing::settle)?;
         let Self { ledger, commit, candidate, .. } = self;
-        let Some(tip) = ledger.store().reference(&commit.branch)? else { return Ok(false) };
+        let Some(tip) = ledger.store().tip(&commit.branch)? else { return Ok(false) };
         if tip == candidate.commit || tip == candidate.parent {
             return Ok(tip == candidate.commit);
         }
@@ -133,11 +133,7 @@ fn committed(ledger: &Ledger, policy: &Policy, branch: &str) -> Result<Step, Per
     if landed {
         for worktree in ledger.store().location().worktrees().map_err(LedgerError::from)? {
             let repo = ledger.repo_in(&worktree)?;
-            let on_branch = matches!(
-                crate::store::worktree_state::head(&repo)?,
-                crate::store::worktree_state::Head::Branch { ref name, .. } if name == branch
-            );
-            if on_branch {
+            if is_on(&repo, branch)? {
                 // git ignores how post-commit ends, and so do we.
                 let _said = landing::post_commit(&Git::new(ledger.env(), &worktree)?);
             }

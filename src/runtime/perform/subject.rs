@@ -8,7 +8,7 @@ use super::{PerformError, sign};
 use crate::{
     code::Code,
     domain::{
-        candidate::Identity,
+        candidate::{Identity, whereabouts},
         gate::Gate,
         oid::Oid,
         policy::{Candidate, CommitSpec, Policy, Then, Unsigned},
@@ -28,7 +28,7 @@ use crate::{
         paths::{self, Allow},
         protect::{self, Protected},
         worktree_state::{
-            Head, Operation, StateError, branch_tip, head, index_tree, is_unmerged,
+            Head, Operation, StateError, branch_tip, head, index_tree, is_on, is_unmerged,
             operation_in_progress, unlisted_changes,
         },
     },
@@ -149,10 +149,11 @@ impl<'a> Place<'a> {
             Head::Branch { name, tip } if name == branch => return Ok(tip),
             Head::Branch { name, tip } => (name, Some(tip)),
             Head::Unborn { name } => (name, None),
+            Head::Detached { at } if is_on(&self.repo, branch)? => return Ok(at),
             Head::Detached { at } => ("a detached HEAD".to_owned(), Some(at)),
         };
         let Some(tip) = branch_tip(&self.repo, branch)? else {
-            return Err(trouble(Code::StaleCandidate, format!("{branch} is gone")));
+            return Err(trouble(Code::StaleCandidate, whereabouts(branch, None)));
         };
         if at == Some(tip) {
             return Ok(tip);

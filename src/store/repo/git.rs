@@ -165,7 +165,8 @@ impl Git {
         ];
         let RefChange { name, new, old, reflog } = change;
         let mut talk = RefTalk::start(self, &patience, &["-m", reflog])?;
-        if talk.prepare(&format!("update {name} {new} {old}\n"))? {
+        let itself = if *name == "HEAD" { "option no-deref\n" } else { "" };
+        if talk.prepare(&format!("{itself}update {name} {new} {old}\n"))? {
             return Ok(PreparedRef { talk });
         }
         Err(talk.broken_off())

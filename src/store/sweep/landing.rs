@@ -26,6 +26,7 @@ struct Site {
     parent: Oid,
     candidate: Oid,
     listed: Vec<Listed>,
+    branch: &'static str,
 }
 
 impl Site {
@@ -50,7 +51,15 @@ impl Site {
         let commit = commit_object(fixed.tree, parent, &who, at, b"governed\n").unwrap();
         repo.store(&fixed.objects);
         repo.store(std::slice::from_ref(&commit));
-        Self { repo, parent, candidate: commit.id, listed: fixed.listed }
+        let branch = "refs/heads/main";
+        Self { repo, parent, candidate: commit.id, listed: fixed.listed, branch }
+    }
+
+    /// The same on a `HEAD` that is on no branch.
+    fn detached() -> Self {
+        let site = Self::new();
+        site.repo.git(&["checkout", "-q", "--detach"]);
+        Self { branch: "main-worktree/HEAD", ..site }
     }
 
     fn land(&self, repo: &Repo) -> Result<Landed, LandError> {
@@ -61,7 +70,7 @@ impl Site {
             agent_dir: &repo.path(".git/agentproto"),
             name: POLICY,
             reflog: "agentproto: landed",
-            branch: "refs/heads/main",
+            branch: self.branch,
             parent: self.parent,
             candidate: self.candidate,
             listed: &self.listed,
@@ -80,7 +89,7 @@ impl Site {
     /// Somebody lands again; then everything is as after one landing without trouble.
     fn judge(&self, repo: &Repo, acked: bool, totals: &mut Totals, what: &str) {
         let mut differ = |why: String| totals.differences.push(format!("{what}: {why}"));
-        let at = repo.oid("refs/heads/main");
+        let at = repo.oid(self.branch);
         if acked && at != self.candidate {
             differ("the branch is not where it was said to be".to_owned());
         }
@@ -88,7 +97,7 @@ impl Site {
             Ok(Landed::Done) => {}
             other => return differ(format!("landing again: {other:?}")),
         }
-        let branch = repo.oid("refs/heads/main");
+        let branch = repo.oid(self.branch);
         let status = repo.git(&["status", "--porcelain", "-uall"]);
         if branch != self.candidate || status != "A  theirs\n" {
             differ(format!("branch {branch}, status {status:?}"));
@@ -120,9 +129,17 @@ fn changes(site: &Site) -> Vec<Made> {
 
 #[test]
 fn after_a_kill_or_an_error_at_any_call_landing_again_ends_as_without() {
-    let site = Site::new();
+    hurt(&Site::new(), "landing");
+}
+
+#[test]
+fn on_a_head_without_a_branch_landing_again_ends_as_without() {
+    hurt(&Site::detached(), "landing on HEAD");
+}
+
+fn hurt(site: &Site, name: &str) {
     let mut totals = Totals::default();
-    for (n, ending) in sample(endings(&changes(&site)), STATES, 7, |(_, ending)| *ending) {
+    for (n, ending) in sample(endings(&changes(site)), STATES, 7, |(_, ending)| *ending) {
         let repo = site.repo.copied();
         let (acked, report) = site.ended(&repo, (Kind::Mutating, n, ending));
         let call = report.made.iter().rfind(|m| m.kind == Kind::Mutating);
@@ -130,12 +147,12 @@ fn after_a_kill_or_an_error_at_any_call_landing_again_ends_as_without() {
         let what = format!("landing, call {n} ({:?}), {ending:?}", call.map(|c| &c.what));
         site.judge(&repo, acked, &mut totals, &what);
     }
-    for way in sample(ways(&site), STATES, 11, |(_, way)| *way) {
-        let (repo, acked, what) = cut(&site, way);
+    for way in sample(ways(site), STATES, 11, |(_, way)| *way) {
+        let (repo, acked, what) = cut(site, way);
         totals.visited("power cut");
         site.judge(&repo, acked, &mut totals, &what);
     }
-    totals.report("landing", if is_long() { FLOOR_LONG } else { FLOOR_SHORT });
+    totals.report(name, if is_long() { FLOOR_LONG } else { FLOOR_SHORT });
 }
 
 /// Before which call, and what becomes of what was not synced.

@@ -1,4 +1,4 @@
-//! Moving a branch to its candidate, index first.
+//! Moving a branch, or a `HEAD` that is on none, to its candidate, index first.
 //!
 //! Contract: in each worktree that has the branch checked out: take its `index.lock`, look again, prepare the
 //! new index beside the old; let git lock the ref and compare; put the index in place; let git move the ref; make
@@ -21,7 +21,12 @@ use crate::store::{
         operation_in_progress, read_optional,
     },
 };
-use crate::{code::Code, domain::oid::Oid, limits::INDEX_LOCK_WAIT_MS, sys::files::FileError};
+use crate::{
+    code::Code,
+    domain::{candidate::is_head, oid::Oid},
+    limits::INDEX_LOCK_WAIT_MS,
+    sys::files::FileError,
+};
 use index::IndexLock;
 use std::{
     path::{Path, PathBuf},
@@ -41,7 +46,7 @@ pub struct LandCtx<'a> {
     pub name: &'a str,
     /// What the reflog says about the move.
     pub reflog: &'a str,
-    /// The branch, full ref name.
+    /// The branch, full ref name; or the `HEAD` of one worktree, as [`crate::domain::candidate::is_head`] knows it.
     pub branch: &'a str,
     /// The candidate's parent: where the branch must be.
     pub parent: Oid,
@@ -242,6 +247,12 @@ impl Landing<'_> {
         Ok(self.git_in(None)?.ask(&["merge-base", "--is-ancestor", &candidate, &tip])?)
     }
 
+    /// A `git checkout` just before the promise may have put `HEAD` on a branch at the same commit: git would compare
+    /// that and take `HEAD` off the branch again. After the promise nobody else moves it.
+    fn is_still_there(&self) -> Result<bool, LandError> {
+        Ok(!is_head(self.ctx.branch) || self.tip()? == Some(self.ctx.parent))
+    }
+
     /// Where the branch is; none = at the parent, so there is something to do.
     fn look(&self) -> Result<Option<Landed>, LandError> {
         let tip = self.tip()?;
@@ -314,14 +325,20 @@ impl Landing<'_> {
     /// Swaps the index between git's promise to move the branch and its doing so. Whoever reads the new branch reads
     /// the new index; whoever read the old branch is turned down by git when it comes to move it (ADR 0005).
     fn move_branch(&self, from: Option<&Worktree>) -> Result<Option<Landed>, LandError> {
+        let own_head = is_head(self.ctx.branch);
         let change = RefChange {
-            name: self.ctx.branch,
+            // Its own worktree's git calls it so.
+            name: if own_head { "HEAD" } else { self.ctx.branch },
             new: self.ctx.candidate,
             old: self.ctx.parent,
             reflog: self.ctx.reflog,
         };
         let git = self.git_in(from)?;
         let moved = match git.prepare_ref(&change) {
+            // Dropped, the promise is taken back.
+            Ok(_) if !self.is_still_there()? => {
+                return Ok(Some(self.look()?.unwrap_or(Landed::Moved { tip: None })));
+            }
             Ok(promise) => {
                 self.locks.iter().try_for_each(IndexLock::swap)?;
                 (self.at)(Step::Swapped);

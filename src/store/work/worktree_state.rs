@@ -223,14 +223,14 @@ pub(in crate::store) fn head_tree(
     commit.tree().map(Some).map_err(|e| bad(e.to_string()))
 }
 
-/// The tip of a branch, none when the ref does not exist.
+/// The tip of a branch, or of a `HEAD` that is on none: see [`RefReader::tip`].
 ///
 /// # Errors
 /// The ref cannot be read.
 pub fn branch_tip(repo: &gix::Repository, branch: &str) -> Result<Option<Oid>, StateError> {
     let bad = git_error("a branch");
     let refs = RefReader::of(repo).map_err(|e| bad(e.to_string()))?;
-    refs.read(branch).map_err(|e| bad(e.to_string()))
+    refs.tip(branch).map_err(|e| bad(e.to_string()))
 }
 
 /// The operation in progress in the worktree with this git directory. Never [`Operation::Conflict`]: that is
@@ -281,7 +281,15 @@ fn has_ref(repo: &gix::Repository, git_dir: &Path, name: &str) -> Result<bool, S
     }
 }
 
-/// True if `HEAD` of the worktree with this git directory names this branch.
+/// True if the worktree `repo` is opened on is where this branch is checked out, or where this `HEAD` is on none.
+///
+/// # Errors
+/// `HEAD` cannot be read.
+pub fn is_on(repo: &gix::Repository, branch: &str) -> Result<bool, StateError> {
+    has_branch(repo, repo.git_dir(), branch)
+}
+
+/// As [`is_on`], for the worktree with this git directory.
 ///
 /// # Errors
 /// `HEAD` cannot be read.
@@ -293,7 +301,11 @@ pub(in crate::store) fn has_branch(
     let bad = |e: StoreError| git_error("HEAD of a worktree")(e.to_string());
     let name = head_name_of(git_dir, repo.common_dir()).map_err(bad)?;
     let found = RefReader::of(repo).and_then(|refs| refs.stored(&name)).map_err(bad)?;
-    Ok(found == Some(Stored::Symbolic(branch.to_owned())))
+    Ok(match found {
+        Some(Stored::Symbolic(on)) => on == branch,
+        Some(Stored::Id(_)) => name == branch,
+        None => false,
+    })
 }
 
 pub(in crate::store) fn read_optional(path: &Path) -> Result<Option<Vec<u8>>, StateError> {

@@ -91,7 +91,7 @@ impl RefTalk {
 /// A move of one ref.
 #[derive(Clone, Copy, Debug)]
 pub struct RefChange<'a> {
-    /// Full name.
+    /// Full name; `HEAD` is that of the worktree itself, wherever it leads.
     pub name: &'a str,
     /// Where it goes.
     pub new: Oid,

@@ -180,6 +180,7 @@ impl RefFiles {
     /// What must reach the disk for a move of this ref by git to survive a power cut: git syncs the ref
     /// file, but no directory, and neither when it packs refs.
     pub(super) fn places(&self, name: &str) -> Vec<PathBuf> {
+        let name = name.strip_prefix("main-worktree/").unwrap_or(name);
         let above = Path::new(name).ancestors().map(|below| self.common.join(below));
         above.chain([self.common.join("packed-refs")]).collect()
     }

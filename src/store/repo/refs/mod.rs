@@ -20,7 +20,10 @@ use crate::store::{
 };
 use crate::{
     code::Code,
-    domain::oid::{HashKind, Oid},
+    domain::{
+        candidate::is_head,
+        oid::{HashKind, Oid},
+    },
     sys::{env::Env, files as disk},
 };
 use files::RefFiles;
@@ -123,6 +126,21 @@ impl RefReader {
             }
         }
         Err(broken(full_name, "too many symbolic hops"))
+    }
+
+    /// The commit that a branch is at, or the `HEAD` of a worktree that is on none; none for a branch that does not
+    /// exist and for a `HEAD` that is on one.
+    ///
+    /// # Errors
+    /// As [`RefReader::read`].
+    pub fn tip(&self, full_name: &str) -> Result<Option<Oid>, StoreError> {
+        if !is_head(full_name) {
+            return self.read(full_name);
+        }
+        Ok(match self.stored(full_name)? {
+            Some(Stored::Id(id)) => Some(id),
+            Some(Stored::Symbolic(_)) | None => None,
+        })
     }
 
     /// As [`RefReader::read`], a value that is no object id counting as none: for those who can restore it.

@@ -31,6 +31,7 @@ struct Scene {
     candidate: Oid,
     listed: Vec<Listed>,
     worktrees: Vec<Worktree>,
+    branch: &'static str,
 }
 
 impl Scene {
@@ -61,7 +62,15 @@ impl Scene {
         repo.store(std::slice::from_ref(&commit));
         let worktrees = vec![repo.worktree()];
         let listed = fixed.listed;
-        Self { repo, parent, candidate: commit.id, listed, worktrees }
+        let branch = "refs/heads/main";
+        Self { repo, parent, candidate: commit.id, listed, worktrees, branch }
+    }
+
+    /// The same on a `HEAD` that is on no branch.
+    fn detached() -> Self {
+        let scene = Self::new();
+        scene.repo.git(&["checkout", "-q", "--detach"]);
+        Self { branch: "main-worktree/HEAD", ..scene }
     }
 
     fn agent_dir(&self) -> PathBuf {
@@ -76,7 +85,7 @@ impl Scene {
             agent_dir: &self.agent_dir(),
             name: POLICY,
             reflog: &format!("agentproto: policy {POLICY}"),
-            branch: "refs/heads/main",
+            branch: self.branch,
             parent: self.parent,
             candidate: self.candidate,
             listed: &self.listed,
@@ -407,4 +416,45 @@ fn the_post_commit_hook_runs_with_the_repositorys_own_settings_and_cannot_fail_a
     assert!(text.ends_with("ended with exit code 3: out of luck"), "{text}");
     let env = std::fs::read_to_string(repo.path("env.txt")).unwrap();
     assert!(!env.contains("GIT_LITERAL_PATHSPECS") && !env.contains("GIT_OPTIONAL_LOCKS"), "{env}");
+}
+
+#[test]
+fn a_head_on_no_branch_lands_like_a_branch_after_a_kill_at_any_step() {
+    for step in STEPS {
+        let scene = Scene::detached();
+        assert!(scene.killed_after(step), "{step:?} is never reached");
+        assert_eq!(scene.land(), Landed::Done, "{step:?}");
+        assert_eq!(scene.repo.oid("HEAD"), scene.candidate, "{step:?}");
+        assert_eq!(scene.repo.git(&["branch", "--show-current"]), "", "{step:?}");
+        assert_eq!(scene.repo.oid("refs/heads/main"), scene.parent, "{step:?}");
+        assert_eq!(scene.status(), "A  theirs\n", "{step:?}");
+        scene.assert_nothing_left(&format!("{step:?}"));
+    }
+}
+
+#[test]
+fn a_head_that_is_put_on_a_branch_at_any_moment_is_not_taken_off_it() {
+    for moment in [Step::Recorded, Step::Locked, Step::Prepared] {
+        let scene = Scene::detached();
+        let away = |step| {
+            if step == moment {
+                // As `git checkout` ends; the same commit, so that comparing it tells nothing.
+                scene.repo.git(&["symbolic-ref", "HEAD", "refs/heads/main"]);
+            }
+        };
+        assert_eq!(scene.land_watched(&away).unwrap(), Landed::Moved { tip: None }, "{moment:?}");
+        assert_eq!(scene.repo.git(&["symbolic-ref", "HEAD"]), "refs/heads/main\n", "{moment:?}");
+        assert_eq!(scene.repo.oid("refs/heads/main"), scene.parent, "{moment:?}");
+        scene.assert_nothing_left("put on a branch");
+    }
+}
+
+#[test]
+fn a_branch_does_not_move_with_a_head_that_is_on_none() {
+    let scene = Scene { branch: "refs/heads/main", ..Scene::detached() };
+    let index = std::fs::read(scene.repo.path(".git/index")).unwrap();
+    assert_eq!(scene.land(), Landed::Done);
+    assert_eq!(scene.repo.oid("HEAD"), scene.parent);
+    assert_eq!(scene.repo.oid("refs/heads/main"), scene.candidate);
+    assert_eq!(std::fs::read(scene.repo.path(".git/index")).unwrap(), index);
 }
