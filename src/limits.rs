@@ -167,6 +167,8 @@ pub const REVIEW_LINE_EDITS: usize = 8_000;
 pub const ACK_EXPIRES_DEFAULT_MS: u64 = 24 * 3600 * 1000;
 /// Longest life of an ack, milliseconds: ten years.
 pub const ACK_EXPIRES_MAX_MS: u64 = 10 * 366 * 24 * 3600 * 1000;
+/// How far the clock of whoever signed an ack may be ahead of ours, milliseconds.
+pub const ACK_AHEAD_MS: i64 = 600_000;
 /// Longest life of a policy, milliseconds: ten years.
 pub const POLICY_LIFE_MAX_MS: u64 = 10 * 366 * 24 * 3600 * 1000;
 /// Approvals by distinct keys that a rule may require.
@@ -194,6 +196,8 @@ pub const LOG_RETENTION_MS: u64 = 30 * 24 * 3600 * 1000;
 pub const SIGN_ALONE_MS: u64 = 30_000;
 /// How long a person may take to let something be signed, milliseconds.
 pub const SIGN_PERSON_MS: u64 = 180_000;
+/// How much is shown of what a program made in the place of a signature, bytes.
+pub const SHOWN_GARBAGE_BYTES: usize = 80;
 /// Deadline of one call of the user's git, milliseconds.
 pub const GIT_CALL_MS: u64 = 120_000;
 /// After a called program ended, how long its output may be held open by others, milliseconds.

@@ -238,8 +238,8 @@ fn ask_person(
         let flags = flags(ask);
         return Err(CliError::new(Code::ConfirmationNeeded, message).about(id.as_str()).with_hint(
             format!(
-                "review: git show {candidate}; then: \
-                 git agentproto ack {id}{flags} --yes --candidate {candidate}"
+                "review: {}; then: git agentproto ack {id}{flags} --yes --candidate {candidate}",
+                review::look_at(&candidate)
             ),
         ));
     }

@@ -33,7 +33,7 @@ fn screen(cx: &Cx, review: &Review, tails: &[Option<String>]) -> String {
     text.push_str(&head(cx.paint, review));
     text.push_str(&format!("\n{}\n", block(&review.message, "    ")));
     text.push_str(&diffstat(cx, review));
-    line(&mut text, &format!("\ndiff       git show {}", review.candidate.commit));
+    line(&mut text, &format!("\ndiff       {}", look_at(&review.candidate.commit)));
     text.push_str(&gates(review, tails));
     for (name, value) in binds(&review.policy) {
         line(&mut text, &format!("{name:<10} {}", shown(&value)));
@@ -87,6 +87,12 @@ fn head(paint: Paint, review: &Review) -> String {
         line(&mut text, &format!("{name:<10} {value}"));
     }
     text
+}
+
+/// What shows a candidate. Whoever can write a ref could have git show other bytes under its id, and could do so after
+/// these words were read.
+pub(super) fn look_at(candidate: &Oid) -> String {
+    format!("git --no-replace-objects show {candidate}")
 }
 
 /// Every line a candidate changes, made by the user's git without any program of theirs in between.
@@ -233,7 +239,7 @@ mod tests {
                  \n    add it\n\n    body \\x1b[2J\n\n  \
                  D  100644 to none  not counted  .agentproto/x\n  \
                  A  none to 100755  +2 -0        evil\\u{{202e}}txt\n\n\
-                 diff       git show {commit}\n\
+                 diff       git --no-replace-objects show {commit}\n\
                  gate       ls 'a b' (in sub, at most 2s): pass, exit code 0, 12 ms\n    | fine\\x07\n\
                  on stale   regate: gated again and asked again\n\
                  afterwards the hook post-commit runs: /r/hooks/post-commit\n\

@@ -5,7 +5,7 @@
 //! named cannot be approved by it, so copying it to another commit, branch or repository proves nothing.
 
 use super::{ids::PolicyId, oid::Oid, time::Timestamp};
-use crate::code::Code;
+use crate::{code::Code, limits};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
@@ -70,6 +70,19 @@ pub struct AckStatement {
     pub reason: String,
 }
 
+impl AckStatement {
+    /// Why it does not count at this instant: it is over, or was issued later than a clock a little ahead explains. Either
+    /// way the instant is outside of the time it names. None when it counts.
+    #[must_use]
+    pub fn out_of_time(&self, at: Timestamp) -> Option<String> {
+        if at >= self.expires {
+            return Some(format!("it expired at {}", self.expires));
+        }
+        let ahead = self.issued > at.plus_ms(limits::ACK_AHEAD_MS);
+        ahead.then(|| format!("it says it was issued at {}, and it is {at} here", self.issued))
+    }
+}
+
 /// How one ack line was judged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -84,7 +97,7 @@ pub enum AckOutcome {
     Replayed,
     /// For another candidate than the current one.
     Stale,
-    /// Past its expiry.
+    /// Outside of its time: past its expiry, or before it was issued.
     Expired,
     /// The request is unknown here.
     Orphan,

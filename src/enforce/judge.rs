@@ -360,8 +360,8 @@ impl<'a> Bench<'a> {
         }
         as_recorded(record, said)?;
         binds(said, policy)?;
-        if event.at >= said.expires {
-            return Err((Outcome::Expired, format!("it was consumed after {}", said.expires)));
+        if let Some(why) = said.out_of_time(event.at) {
+            return Err((Outcome::Expired, format!("when it was consumed: {why}")));
         }
         Ok(line.statement)
     }

@@ -130,8 +130,8 @@ fn in_time(
     said: &AckStatement,
     now: Timestamp,
 ) -> Result<(), Bad> {
-    if ack.at >= said.expires {
-        return Err((AckOutcome::Expired, format!("it expired at {}", said.expires)));
+    if let Some(why) = said.out_of_time(ack.at) {
+        return Err((AckOutcome::Expired, why));
     }
     match policy.spec.expires {
         Some(over) if policy.is_expired(now) => {

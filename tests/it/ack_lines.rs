@@ -279,6 +279,7 @@ fn a_well_signed_lie_is_turned_down_for_what_it_says() {
         ("key", bob.as_str(), "forged"),
         ("expires", "2020-01-01T00:00:00.000Z", "expired"),
         ("expires", "1970-01-01T00:00:00.000Z", "expired"),
+        ("issued", "2999-01-01T00:00:00.000Z", "expired"),
         ("decision", "reject%20", "malformed"),
         ("decision", "abstain", "malformed"),
     ] {
@@ -301,8 +302,8 @@ fn a_well_signed_lie_is_turned_down_for_what_it_says() {
     let with_end = sign_line(&env, &format!("{said}\n"), "ada", "agentproto-ack").replace('\n', "");
     lines.push(("signed with LF".into(), with_end, FORGED));
     judge(&env, &policy, lines);
-    // When it was made and why bind nothing: no clock but the one here is believed.
-    let free = lie(&[("issued", "2999-01-01T00:00:00.000Z"), ("reason", "")]);
+    // How long ago it was made and why bind nothing.
+    let free = lie(&[("issued", "1999-01-01T00:00:00.000Z"), ("reason", "")]);
     crate::answers::append(&env, &text(&env.policy(&policy), "candidate"), &free);
     wait(&env, &policy, 0);
     assert_eq!(env.git(&["rev-parse", "main"]), text(&env.policy(&policy), "candidate"));

@@ -183,3 +183,17 @@ fn what_nobody_can_read_is_not_signed_and_does_not_land() {
     put(Some(&good));
     env.ap(&["fsck"]).exits(0);
 }
+
+#[test]
+fn what_a_person_is_told_to_look_at_is_what_would_land() {
+    let env = TestEnv::new();
+    let policy = env.awaiting("f.txt");
+    let candidate = text(&env.policy(&policy), "candidate");
+    let lie = env.git(&["commit-tree", "HEAD^{tree}", "-p", "HEAD", "-m", "harmless"]);
+    env.git(&["replace", &candidate, &lie]);
+    assert!(env.git(&["show", &candidate]).contains("harmless"));
+    let hint = env.ap(&["ack", &policy]).exits(5).err();
+    let told = hint.split("review: git ").nth(1).unwrap().split(';').next().unwrap();
+    let shown = env.git(&told.split_whitespace().collect::<Vec<_>>());
+    assert!(shown.contains("+f.txt") && !shown.contains("harmless"), "{hint}\n{shown}");
+}

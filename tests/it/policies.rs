@@ -529,7 +529,11 @@ fn a_review_shows_the_diff_without_the_users_programs() {
     let policy = env.awaiting("f.txt");
     let candidate = text(&env.policy(&policy), "candidate");
     let out = env.ap(&["ack", &policy, "-p"]).exits(5);
-    for word in ["diff --git a/f.txt b/f.txt", "+f.txt", &format!("review: git show {candidate}")] {
+    for word in [
+        "diff --git a/f.txt b/f.txt",
+        "+f.txt",
+        &format!("review: git --no-replace-objects show {candidate}"),
+    ] {
         assert!(out.err().contains(word), "'{word}' is not in: {out}");
     }
     assert!(!out.err().contains('\u{1b}') && out.stdout.is_empty(), "{out}");

@@ -150,7 +150,7 @@ fn a_gate_that_ran_on_another_tree_proves_nothing() {
 #[test]
 fn every_field_of_the_line_binds() {
     type Change = fn(&mut crate::domain::ack::AckStatement);
-    let cases: [(Change, &str); 10] = [
+    let cases: [(Change, &str); 11] = [
         (|s| s.repo = "1".repeat(40), "orphan"),
         (|s| s.policy = "pol_01arz3ndektsv4rrffq69g5fav".parse().unwrap(), "orphan"),
         (|s| s.request = s.candidate, "orphan"),
@@ -161,6 +161,7 @@ fn every_field_of_the_line_binds() {
         (|s| s.gates = "ab".repeat(32), "stale"),
         (|s| s.signer = "eve@example.invalid".into(), "unauthorized"),
         (|s| s.expires = s.issued.plus_ms(-1), "expired"),
+        (|s| s.issued = s.issued.plus_ms(3_600_000), "expired"),
     ];
     let lab = Lab::new();
     for (at, (change, outcome)) in cases.into_iter().enumerate() {

@@ -61,7 +61,7 @@ fn a_good_answer_is_consumed_once() {
 #[test]
 fn every_field_of_the_statement_counts() {
     let other = oid(0xee);
-    let rows: [(&str, JudgedAck, AckOutcome); 12] = [
+    let rows: [(&str, JudgedAck, AckOutcome); 13] = [
         ("repo", saying(|s| s.repo = "02".repeat(20)), AckOutcome::Orphan),
         ("policy", saying(|s| s.policy = pol(2)), AckOutcome::Orphan),
         ("request", saying(|s| s.request = other), AckOutcome::Orphan),
@@ -74,6 +74,7 @@ fn every_field_of_the_statement_counts() {
         ("key", saying(|s| s.key = "SHA256:eve".into()), AckOutcome::Unauthorized),
         ("expires", saying(|s| s.expires = at(60)), AckOutcome::Expired),
         ("expires", saying(|s| s.expires = at(-1)), AckOutcome::Expired),
+        ("issued", saying(|s| s.issued = at(60 + 601)), AckOutcome::Expired),
     ];
     for (field, ack, outcome) in rows {
         let mut world = policy_in("awaiting-ack");
@@ -90,7 +91,7 @@ fn fields_that_bind_nothing_may_be_anything() {
     let mut world = policy_in("awaiting-ack");
     let ack = saying(|s| {
         s.reason = "looks fine".into();
-        s.issued = at(3599);
+        s.issued = at(60 + 600);
         s.expires = at(61);
     });
     assert_eq!(give(&mut world, ack), "policy:acked");
