@@ -192,6 +192,7 @@ codes! {
     // keys and settings
     NoSigningKey "no-signing-key" REFUSED "run git agentproto init";
     KeyUnreadable "key-unreadable" REFUSED "name a readable ssh private key";
+    SigningFailed "signing-failed" REFUSED "mend the program that signs, or name another: gpg.ssh.program of git config --global";
     KeyTypeUnsupported "key-type-unsupported" REFUSED "use an ed25519 or ecdsa-p256 key";
     CertAuthorityUnsupported "cert-authority-unsupported" REFUSED "list the key itself in the allowed-signers file";
     SignersInvalid "signers-invalid" REFUSED "correct the allowed-signers file";

@@ -11,6 +11,7 @@ use super::{
 };
 use crate::{
     code::Code,
+    domain::path::quoted,
     limits,
     store::{
         git::find_program,
@@ -22,6 +23,7 @@ use crate::{
         spawn::{self, Call, Presence, SpawnError},
     },
 };
+use ssh_key::SshSig;
 use std::{
     ffi::OsString,
     path::{Path, PathBuf},
@@ -49,6 +51,14 @@ pub enum ProgramError {
     /// It said no.
     #[error("{0}")]
     Refused(String),
+    /// It said yes, and what it made is no signature.
+    #[error("{program} made no ssh signature but {made}")]
+    Garbage {
+        /// The program.
+        program: PathBuf,
+        /// What it made, cut.
+        made: String,
+    },
 }
 
 impl ProgramError {
@@ -58,6 +68,7 @@ impl ProgramError {
         match self {
             Self::Settings(e) => e.code(),
             Self::File(_) => Code::Io,
+            Self::Garbage { .. } => Code::SigningFailed,
             Self::None(_) | Self::Spawn(_) | Self::Refused(_) => Code::SigningNeedsPerson,
         }
     }
@@ -78,9 +89,18 @@ pub struct Program<'a> {
     pub presence: Presence,
 }
 
+/// The beginning of what should have been a signature.
+fn cut(made: &[u8]) -> String {
+    match made.get(..limits::SHOWN_GARBAGE_BYTES) {
+        None if made.is_empty() => "nothing".to_owned(),
+        None => quoted(made),
+        Some(begin) => format!("{}… ({} bytes)", quoted(begin), made.len()),
+    }
+}
+
 impl Program<'_> {
-    /// The armoured signature over `payload`.
-    pub(super) fn sign(&self, key: &SigningKey, payload: &[u8]) -> Result<Vec<u8>, ProgramError> {
+    /// The signature over `payload`.
+    pub(super) fn sign(&self, key: &SigningKey, payload: &[u8]) -> Result<SshSig, ProgramError> {
         let desk = Scratch::make(self.dir)?;
         let file = desk.path().join("ack");
         files::write_private(&file, payload)?;
@@ -99,7 +119,7 @@ impl Program<'_> {
         }
         args.push(file.clone().into());
         let call = Call {
-            program,
+            program: program.clone(),
             args,
             cwd: desk.path().to_owned(),
             env: self.env.vars().map(|(k, v)| (k.to_owned(), v.to_owned())).collect(),
@@ -111,7 +131,9 @@ impl Program<'_> {
             let said = done.last_words().unwrap_or_else(|| "it was not signed".to_owned());
             return Err(ProgramError::Refused(said));
         }
-        Ok(files::read(&desk.path().join("ack.sig"), limits::SMALL_FILE_BYTES)?)
+        let made = files::read_optional(&desk.path().join("ack.sig"), limits::SMALL_FILE_BYTES)?;
+        let made = made.unwrap_or(done.stdout);
+        SshSig::from_pem(&made).map_err(|_| ProgramError::Garbage { program, made: cut(&made) })
     }
 
     /// The program, and the flag that keeps it from telling where our files are.

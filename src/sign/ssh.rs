@@ -106,9 +106,7 @@ pub fn sign(
         None => {
             let none = || Err(ProgramError::Refused("no program is asked here".to_owned()));
             let made = program.map_or_else(none, |program| program.sign(key, payload));
-            let pem =
-                made.map_err(|source| SignError::Program { key: key.fingerprint(), source })?;
-            SshSig::from_pem(pem).map_err(failed)?
+            made.map_err(|source| SignError::Program { key: key.fingerprint(), source })?
         }
     };
     encode(&sig).map_err(failed)

@@ -112,3 +112,29 @@ fn the_program_that_signs_is_a_person_s_choice_and_never_the_repository_s() {
     is_done(&env, &id);
     assert!(!env.path("hit").exists());
 }
+
+#[test]
+fn what_is_no_signature_is_shown_and_signs_nothing() {
+    let env = TestEnv::new();
+    env.key("locked", &["-t", "ed25519", "-N", "secret"]);
+    env.write_signers("ada@example.invalid namespaces=\"agentproto-ack\"", "locked");
+    env.global("agentproto.signingKey", env.path("locked").to_str().unwrap());
+    let id = env.awaiting("f.txt");
+    let events = env.git(&["rev-list", "--count", &env.journal()]);
+    let last = "for last; do :; done";
+    for (body, shown) in [
+        (format!("{last}; printf 'no \\033[7m' > \"$last.sig\""), "but \"no \\033[7m\" ["),
+        (format!("{last}; yes | head -c 4000 > \"$last.sig\""), "y\\ny\\n\"… (4000 bytes) ["),
+        ("echo hello".to_owned(), "but \"hello\\n\" ["),
+        ("true".to_owned(), "but nothing ["),
+    ] {
+        let file = env.path("signs");
+        fs::write(&file, format!("#!/bin/sh\n{body}\n")).unwrap();
+        fs::set_permissions(&file, fs::Permissions::from_mode(0o755)).unwrap();
+        env.global("gpg.ssh.program", file.to_str().unwrap());
+        let refused = env.ap(&["ack", "--yes", &id]).exits(6);
+        let said = refused.err();
+        assert!(said.contains("[signing-failed]") && said.contains(shown), "{body}: {refused}");
+    }
+    assert_eq!(env.git(&["rev-list", "--count", &env.journal()]), events);
+}

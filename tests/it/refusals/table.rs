@@ -481,6 +481,10 @@ const ACKS: &[Row] = &[
     row("signing-needs-person", 5, |e| {
         ack_by(e, "locked", &["-t", "ed25519", "-N", "a passphrase"])
     }),
+    row("signing-failed", 6, |e| {
+        e.global("gpg.ssh.program", "/bin/true");
+        ack_by(e, "locked", &["-t", "ed25519", "-N", "a passphrase"])
+    }),
     row("key-type-unsupported", 6, |e| ack_by(e, "rsa", &["-t", "rsa", "-b", "2048", "-N", ""])),
     answered("unauthorized", &["ack:refused"], |e| {
         ack(e, &["--yes", "--key", e.path("eve").to_str().unwrap()])
