@@ -355,3 +355,19 @@ fn an_identity_is_asked_for_before_hooks_and_signing() {
     assert!(!seen.exists(), "a hook ran");
     before.assert_same(&env.snapshot(), "a commit without an identity");
 }
+
+#[test]
+fn a_post_commit_that_hangs_ends_at_its_deadline_and_what_landed_stays_landed() {
+    let env = TestEnv::new();
+    env.allow_no_ack();
+    env.write_script(".git/hooks/post-commit", "#!/bin/sh\nsleep 1000\n");
+    env.write("a.txt", "two\n");
+    let args =
+        ["commit", "--no-ack", "--path=a.txt", "-m", "two", "--gate-timeout=1s", "--", "true"];
+    let out = env.ap(&args).exits(0);
+    let said = out.err();
+    assert!(said.contains("has landed, but its post-commit failed"), "{out}");
+    assert!(said.contains("did not end within 1000 ms and was killed"), "{out}");
+    assert_eq!(env.git(&["log", "-1", "--format=%s"]), "two");
+    assert_eq!(env.git(&["status", "--porcelain", "-uno"]), "");
+}

@@ -14,6 +14,7 @@ use crate::{
     domain::{
         gate::{GateEnd, GateResult, Verdict},
         path::RepoPath,
+        policy::Policy,
     },
     engine, limits,
     runtime::{
@@ -100,6 +101,12 @@ pub(super) fn run(
         }
         Err(stopped) => Ok(Err(stopped)),
     }
+}
+
+/// How long a hook of the repository may take, milliseconds: as long as the longest gate of the policy.
+pub(super) fn deadline_ms(policy: &Policy) -> u64 {
+    let gates = policy.spec.gates.iter().map(|g| g.def.timeout_ms);
+    gates.max().unwrap_or(limits::GATE_TIMEOUT_DEFAULT_MS)
 }
 
 struct Hooks<'a> {
@@ -197,7 +204,7 @@ impl Hooks<'_> {
             args,
             cwd: worktree.top.clone(),
             env,
-            timeout_ms: self.timeout_ms(),
+            timeout_ms: deadline_ms(self.place.policy),
         };
         let own = env::own_program().map_err(PerformError::OwnProgram)?;
         let ran = match runner::run(self.live, &own, &spec) {
@@ -228,12 +235,6 @@ impl Hooks<'_> {
             Ok(Some(rewritten)) => format!("{because}; it changed {}", list(&rewritten.names)),
             Err(why) => format!("{because}; {}", why.because),
         }
-    }
-
-    /// The longest deadline of the policy's gates.
-    fn timeout_ms(&self) -> u64 {
-        let gates = self.place.policy.spec.gates.iter().map(|g| g.def.timeout_ms);
-        gates.max().unwrap_or(limits::GATE_TIMEOUT_DEFAULT_MS)
     }
 
     fn listed(&self) -> &[RepoPath] {

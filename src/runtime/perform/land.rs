@@ -1,6 +1,6 @@
 //! Landing the candidate of an approved policy.
 
-use super::{PerformError, Progress, Step};
+use super::{PerformError, Progress, Step, hooks};
 use crate::{
     code::Code,
     domain::{
@@ -134,8 +134,13 @@ fn committed(ledger: &Ledger, policy: &Policy, branch: &str) -> Result<Step, Per
         for worktree in ledger.store().location().worktrees().map_err(LedgerError::from)? {
             let repo = ledger.repo_in(&worktree)?;
             if is_on(&repo, branch)? {
-                // git ignores how post-commit ends, and so do we.
-                let _said = landing::post_commit(&Git::new(ledger.env(), &worktree)?);
+                let git = Git::new(ledger.env(), &worktree)?;
+                if let Some(why) = landing::post_commit(&git, hooks::deadline_ms(policy)) {
+                    let id = &policy.policy_id;
+                    let said =
+                        format!("warning: {id} has landed, but its post-commit failed: {why}");
+                    ledger.store().said().add(said);
+                }
             }
         }
     }

@@ -202,13 +202,14 @@ impl Git {
     }
 
     /// Runs one of the repository's own hooks if there is one. Hooks are the user's programs: they get the
-    /// cleaned environment without the settings made for plumbing, which would leak into their own git calls.
+    /// cleaned environment without the settings made for plumbing, which would leak into their own git calls. After
+    /// `deadline_ms` milliseconds it is killed.
     ///
     /// # Errors
     /// It cannot be run, takes too long, or refuses.
-    pub fn run_hook(&self, name: &str) -> Result<(), GitError> {
+    pub fn run_hook(&self, name: &str, deadline_ms: u64) -> Result<(), GitError> {
         let args = ["hook", "run", "--ignore-missing", name];
-        let done = self.run(&args, b"", self.base.clone())?;
+        let done = run(&Call { deadline_ms, ..self.call_of(&args, b"", self.base.clone()) })?;
         if done.status.success() { Ok(()) } else { Err(failed(&args, &done)) }
     }
 
@@ -243,8 +244,7 @@ impl Git {
         stdin: &[u8],
         env: Vec<(OsString, OsString)>,
     ) -> Result<Done, GitError> {
-        let call = self.call_of(args, stdin, env);
-        spawn::run(&call).map_err(|source| GitError::Spawn { argv: shown(args), source })
+        run(&self.call_of(args, stdin, env))
     }
 
     fn call_of<S: AsRef<OsStr>>(
@@ -265,6 +265,10 @@ impl Git {
             deadline_ms: GIT_CALL_MS,
         }
     }
+}
+
+fn run(call: &Call) -> Result<Done, GitError> {
+    spawn::run(call).map_err(|source| GitError::Spawn { argv: shown(&call.args), source })
 }
 
 fn shown<S: AsRef<OsStr>>(args: &[S]) -> Vec<String> {

@@ -189,11 +189,11 @@ fn land_watched(
     Ok(Landed::Done)
 }
 
-/// Runs the repository's `post-commit` hook in the worktree. It cannot undo anything: a failure is only
-/// text to be shown.
+/// Runs the repository's `post-commit` hook in the worktree, for at most `deadline_ms` milliseconds. It cannot undo
+/// anything: a failure is only text to be shown.
 #[must_use]
-pub fn post_commit(git: &Git) -> Option<String> {
-    git.run_hook("post-commit").err().map(|e| e.to_string())
+pub fn post_commit(git: &Git, deadline_ms: u64) -> Option<String> {
+    git.run_hook("post-commit", deadline_ms).err().map(|e| e.to_string())
 }
 
 struct Landing<'a> {

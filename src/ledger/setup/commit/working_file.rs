@@ -9,6 +9,7 @@ use crate::{
     code::Code,
     domain::{oid::Oid, path::RepoPath},
     ledger::LedgerError,
+    limits,
     store::{
         allowlist::RULE_FILE,
         beneath::{LookError, OnDisk, Root},
@@ -94,7 +95,7 @@ impl Setup<'_> {
             Intent::Leave(left) => left,
             Intent::Update(seen) => self.update(git, plan, &seen),
         };
-        (file, landing::post_commit(git))
+        (file, landing::post_commit(git, limits::GATE_TIMEOUT_DEFAULT_MS))
     }
 
     /// Lets git write the file: it follows no link and knows filters and line endings.

@@ -407,15 +407,18 @@ fn packed_refs_split_untracked_and_version_4_indexes_work_and_no_program_runs() 
 #[test]
 fn the_post_commit_hook_runs_with_the_repositorys_own_settings_and_cannot_fail_a_commit() {
     let repo = Repo::new();
-    assert_eq!(post_commit(&repo.program()), None);
+    assert_eq!(post_commit(&repo.program(), 60_000), None);
     let hook = repo.path(".git/hooks/post-commit");
     std::fs::create_dir_all(hook.parent().unwrap()).unwrap();
     std::fs::write(&hook, "#!/bin/sh\nenv > env.txt\necho out of luck >&2\nexit 3\n").unwrap();
     std::fs::set_permissions(&hook, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
-    let text = post_commit(&repo.program()).unwrap();
+    let text = post_commit(&repo.program(), 60_000).unwrap();
     assert!(text.ends_with("ended with exit code 3: out of luck"), "{text}");
     let env = std::fs::read_to_string(repo.path("env.txt")).unwrap();
     assert!(!env.contains("GIT_LITERAL_PATHSPECS") && !env.contains("GIT_OPTIONAL_LOCKS"), "{env}");
+    std::fs::write(&hook, "#!/bin/sh\nsleep 1000\n").unwrap();
+    let text = post_commit(&repo.program(), 100).unwrap();
+    assert!(text.ends_with("did not end within 100 ms and was killed"), "{text}");
 }
 
 #[test]
