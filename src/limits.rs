@@ -194,6 +194,8 @@ pub const LOG_RETENTION_MS: u64 = 30 * 24 * 3600 * 1000;
 
 /// How long what signs may take where nobody can be asked, milliseconds: an agent may well wait for a touch.
 pub const SIGN_ALONE_MS: u64 = 30_000;
+/// How long it may take at the least, all of it together, for who waits no longer, milliseconds.
+pub const SIGN_LEAST_MS: u64 = 1_000;
 /// How long a person may take to let something be signed, milliseconds.
 pub const SIGN_PERSON_MS: u64 = 180_000;
 /// How much is shown of what a program made in the place of a signature, bytes.

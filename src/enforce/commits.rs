@@ -9,7 +9,8 @@ use crate::{
     store::{
         Store, StoreError,
         object::{Kind, hash, library_kind},
-        revision::{self, Revisions},
+        refs::head_name,
+        revision::{self, RevisionError, Revisions},
         tree::{self, Mode},
     },
 };
@@ -150,9 +151,13 @@ pub(super) fn parse(
     if text.is_empty() {
         return Err(unknown(&"it is empty"));
     }
-    if asked.is_none() && repo.head().is_ok_and(|head| head.is_unborn()) {
+    if asked.is_none() && store.reference(&head_name(repo)?)?.is_none() {
         return Err(VerifyError::NoCommits);
     }
+    let failed = |why: RevisionError| match why {
+        RevisionError::Unfit { .. } => VerifyError::Unfit(why),
+        why => unknown(&why),
+    };
     let commit = |id: gix::ObjectId| -> Result<gix::ObjectId, VerifyError> {
         let object = repo.find_object(id).map_err(|e| unknown(&e))?;
         Ok(object.peel_to_commit().map_err(|e| unknown(&e))?.id)
@@ -174,7 +179,7 @@ pub(super) fn parse(
         let object = repo.find_commit(commit(id)?).map_err(|e| unknown(&e))?;
         Ok(object.parent_ids().map(gix::Id::detach).collect())
     };
-    Ok(match revision::parse(repo, text).map_err(|e| unknown(&e))?.detach() {
+    Ok(match revision::parse(repo, text).map_err(failed)?.detach() {
         Spec::Include(id) => Meant::Line(commit(id)?),
         Spec::Range { from, to } => {
             Meant::Set { tips: vec![commit(to)?], hidden: vec![commit(from)?] }

@@ -14,7 +14,7 @@ use crate::{
     domain::{ids::WriterId, oid::Oid},
     ledger::{Ledger, LedgerError},
     sign::choose::SignersInForce,
-    store::{StoreError, trusted::Trust},
+    store::{StoreError, revision::RevisionError, trusted::Trust},
 };
 
 /// What is to be verified.
@@ -67,6 +67,9 @@ pub enum VerifyError {
         /// What the library says.
         why: String,
     },
+    /// What the name leads to is no file.
+    #[error(transparent)]
+    Unfit(RevisionError),
     /// The current branch has no commit.
     #[error("the current branch has no commit yet")]
     NoCommits,
@@ -87,6 +90,7 @@ impl VerifyError {
     pub fn code(&self) -> Code {
         match self {
             Self::NoSuchRevision { .. } => Code::NoSuchRevision,
+            Self::Unfit(_) => Code::NotRegular,
             Self::NoCommits => Code::NoCommitsYet,
             Self::Walk(_) => Code::StoreUnusable,
             Self::Store(e) => e.code(),

@@ -140,7 +140,10 @@ pub fn wait(ledger: &Ledger, ask: &WaitAsk) -> Result<Waited, PerformError> {
         Some(since) => ledger.position(since)?,
         None => ledger.tip()?.map_or(0, |t| t.seq),
     };
-    let end = Instant::now() + Duration::from_millis(ask.timeout_ms);
+    let after_ms = |ms| Instant::now() + Duration::from_millis(ms);
+    let end = after_ms(ask.timeout_ms);
+    // An agent that is there answers at once, however little time there is.
+    let sign_end = after_ms(ask.timeout_ms.max(limits::SIGN_LEAST_MS));
     let parent = process::parent();
     let mut judged_at = None;
     let mut retry_at = None;
@@ -148,7 +151,7 @@ pub fn wait(ledger: &Ledger, ask: &WaitAsk) -> Result<Waited, PerformError> {
         let tip = ledger.tip()?.map(|t| t.id);
         let now = Instant::now();
         if judged_at != Some(tip) || retry_at.is_some_and(|at| now >= at) {
-            let settled = perform_for(ledger, ask)?;
+            let settled = perform_for(ledger, ask, sign_end)?;
             retry_at = (!settled).then(|| now + Duration::from_millis(limits::WAIT_RETRY_MS));
             judged_at = Some(ledger.tip()?.map(|t| t.id));
             if let Some(waited) = judge(ledger, ask, after)? {
@@ -164,7 +167,7 @@ pub fn wait(ledger: &Ledger, ask: &WaitAsk) -> Result<Waited, PerformError> {
 
 /// Does what is due for the policies waited for, and for those of the sessions waited for. False when something
 /// stays due: somebody else is at it, or it cannot be done now.
-fn perform_for(ledger: &Ledger, ask: &WaitAsk) -> Result<bool, PerformError> {
+fn perform_for(ledger: &Ledger, ask: &WaitAsk, sign_end: Instant) -> Result<bool, PerformError> {
     let mut settled = true;
     for target in &ask.targets {
         let policies = match target {
@@ -172,7 +175,7 @@ fn perform_for(ledger: &Ledger, ask: &WaitAsk) -> Result<bool, PerformError> {
             Target::Session(id) => ledger.require_session(id)?.policies,
         };
         for id in policies {
-            settled &= perform::policy(ledger, &id)? == Progress::Settled;
+            settled &= perform::policy_until(ledger, &id, Some(sign_end))? == Progress::Settled;
             settled &= !changes_unseen(&ledger.require_policy(&id)?);
         }
     }

@@ -127,6 +127,8 @@ pub fn run(call: &Call) -> Result<Done, SpawnError> {
 pub enum Presence {
     /// Nobody: what asks all the same is ended at [`limits::SIGN_ALONE_MS`].
     Alone,
+    /// Nobody, and it is ended after so many milliseconds if that is sooner.
+    Hurried(u64),
     /// A person at the terminal, for [`limits::SIGN_PERSON_MS`].
     Person,
 }
@@ -141,17 +143,20 @@ const ASKS_PEOPLE: [&str; 5] =
 /// As [`run`].
 pub fn run_asking(mut call: Call, presence: Presence) -> Result<Done, SpawnError> {
     match presence {
-        Presence::Alone => {
-            call.env.retain(|(name, _)| !ASKS_PEOPLE.iter().any(|asks| name == asks));
-            call.env.push(("SSH_ASKPASS_REQUIRE".into(), "never".into()));
-            call.deadline_ms = limits::SIGN_ALONE_MS;
-            run_apart(&call)
-        }
+        Presence::Alone => run_alone(call, limits::SIGN_ALONE_MS),
+        Presence::Hurried(most_ms) => run_alone(call, most_ms.min(limits::SIGN_ALONE_MS)),
         Presence::Person => {
             call.deadline_ms = limits::SIGN_PERSON_MS;
             run_with_person(&call)
         }
     }
+}
+
+fn run_alone(mut call: Call, deadline_ms: u64) -> Result<Done, SpawnError> {
+    call.env.retain(|(name, _)| !ASKS_PEOPLE.iter().any(|asks| name == asks));
+    call.env.push(("SSH_ASKPASS_REQUIRE".into(), "never".into()));
+    call.deadline_ms = deadline_ms;
+    run_apart(&call)
 }
 
 /// As [`run`], in a session of its own: no terminal can be found to ask anybody on.

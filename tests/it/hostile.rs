@@ -252,3 +252,39 @@ fn a_branch_or_tag_that_is_a_fifo_is_refused_by_name_where_a_revision_is_read() 
     }
     env.git(&["rev-parse", "main"]);
 }
+
+#[test]
+fn a_fifo_that_head_leads_to_is_named_by_every_command_and_waited_for_by_none() {
+    let env = lived_in();
+    if env.is_reftable() {
+        return;
+    }
+    let session = env.adopt("two");
+    let (main, link) = (git_dir(&env, "refs/heads/main"), git_dir(&env, "refs/heads/link"));
+    let held = fs::read(&main).unwrap();
+    put_fifo(&env, &main);
+    fs::write(link, "ref: refs/heads/main\n").unwrap();
+    let flags = ["--path", "a.txt", "-m", "m", "--", "true"];
+    let mut commands: Vec<Vec<&str>> = COMMANDS.iter().map(|args| args.to_vec()).collect();
+    commands.extend([
+        vec!["verify", "HEAD"],
+        vec!["verify", "link"],
+        vec!["status", &session],
+        vec!["allow", "--", "true"],
+        [&["commit"], &flags[..]].concat(),
+        [&["attach", &session], &flags[..]].concat(),
+        vec!["session", "report", &session, "turn-end"],
+        vec!["wait", &session, "--timeout", "1s"],
+    ]);
+    for args in &commands {
+        let done = at_once(&env, args, "HEAD leads to a fifo");
+        let told = done.err() + &done.out();
+        let reads_it = ["verify", "commit", "attach"].contains(&args[0]);
+        assert!(!reads_it || told.contains("not-a-regular-file"), "{done}");
+        assert!(!reads_it || told.contains("refs/heads/main"), "{done}");
+    }
+    clear(&main);
+    fs::write(&main, held).unwrap();
+    env.assert_no_gap();
+    env.ap(&["fsck"]).exits(0);
+}

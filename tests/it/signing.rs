@@ -4,7 +4,11 @@ use crate::{
     env::{Output, TestEnv},
     house::text,
 };
-use std::fs;
+use std::{
+    fs,
+    os::unix::fs::PermissionsExt as _,
+    time::{Duration, Instant},
+};
 
 /// A machine on which commits are signed by the ssh key `name`.
 fn signing_with(name: &str) -> TestEnv {
@@ -238,4 +242,31 @@ fn what_can_never_sign_is_refused_before_anything_is_done() {
     env.unset_global("user.signingKey");
     let out = changed(&env, &["--no-ack"]).exits(6);
     assert!(out.err().contains("commit-signing-unusable"), "{out}");
+}
+
+#[test]
+fn a_wait_with_little_time_signs_within_it() {
+    let env = locked();
+    let ids: Vec<String> = ["b.txt", "c.txt", "d.txt"]
+        .iter()
+        .map(|name| {
+            env.write(name, "new\n");
+            let args = ["commit", "--json", "--path", name, "-m", "m", "--", "true"];
+            text(&env.ap(&args).exits(5).json(), "policyId")
+        })
+        .collect();
+    let hangs = env.path("hangs");
+    fs::write(&hangs, "#!/bin/sh\nsleep 1000\n").unwrap();
+    fs::set_permissions(&hangs, fs::Permissions::from_mode(0o755)).unwrap();
+    env.global("gpg.ssh.program", hangs.to_str().unwrap());
+    let mut args = vec!["wait", "--all", "--timeout", "2s"];
+    args.extend(ids.iter().map(String::as_str));
+    let begun = Instant::now();
+    let out = env.ap(&args).exits(5);
+    assert!(begun.elapsed() < Duration::from_secs(15), "{:?}: {out}", begun.elapsed());
+    // What lasts no longer than that is signed, however little time there is.
+    env.unset_global("gpg.ssh.program");
+    env.global("user.signingKey", env.path("eve").to_str().unwrap());
+    env.ap(&["wait", &ids[0], "--timeout", "0s"]).exits(5);
+    assert_eq!(text(&env.policy(&ids[0]), "status"), "awaiting-ack");
 }

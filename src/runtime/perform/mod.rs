@@ -30,7 +30,7 @@ use crate::{
         spawn::{Call, SpawnError},
     },
 };
-use std::path::PathBuf;
+use std::{path::PathBuf, time::Instant};
 
 /// Hidden command of a detached performer.
 pub const COMMAND: &str = "__perform";
@@ -69,6 +69,18 @@ enum Step {
 /// # Errors
 /// The store failed, or the world could not be asked. What was recorded before stays recorded.
 pub fn policy(ledger: &Ledger, id: &PolicyId) -> Result<Progress, PerformError> {
+    policy_until(ledger, id, None)
+}
+
+/// As [`policy`], but what waits to be signed is tried only before `end`, and no longer than until then.
+///
+/// # Errors
+/// As there.
+pub fn policy_until(
+    ledger: &Ledger,
+    id: &PolicyId,
+    end: Option<Instant>,
+) -> Result<Progress, PerformError> {
     finish_dead_landings(ledger, id);
     let mut looked = false;
     let mut tried = false;
@@ -86,11 +98,11 @@ pub fn policy(ledger: &Ledger, id: &PolicyId) -> Result<Progress, PerformError> 
         for effect in engine::due(&policy) {
             // Once a call, too: a run of gates ends with a try.
             let signs = matches!(effect, Effect::Sign { .. });
-            if signs && tried {
+            if signs && (tried || end.is_some_and(|end| Instant::now() >= end)) {
                 continue;
             }
             tried |= signs || matches!(effect, Effect::RunGates { .. });
-            let step = match one(ledger, &policy, &effect) {
+            let step = match one(ledger, &policy, &effect, end) {
                 // A note that cannot be written holds up no landing; the policy asks for it again when it is done.
                 Err(_) if policy.status == Status::Committing && effect.is_note() => Step::Done,
                 other => other?,
@@ -128,16 +140,21 @@ fn finish_dead_landings(ledger: &Ledger, id: &PolicyId) {
 fn stop_gates(ledger: &Ledger, policy: &Policy, recording: &Recording) -> Result<(), PerformError> {
     for effect in &recording.effects {
         if matches!(effect, Effect::KillGates { .. }) {
-            one(ledger, policy, effect)?;
+            one(ledger, policy, effect, None)?;
         }
     }
     Ok(())
 }
 
-fn one(ledger: &Ledger, policy: &Policy, effect: &Effect) -> Result<Step, PerformError> {
+fn one(
+    ledger: &Ledger,
+    policy: &Policy,
+    effect: &Effect,
+    end: Option<Instant>,
+) -> Result<Step, PerformError> {
     match effect {
         Effect::RunGates { attempt, .. } => gates::run(ledger, policy, *attempt),
-        Effect::Sign { attempt, .. } => sign::alone(ledger, policy, *attempt),
+        Effect::Sign { attempt, .. } => sign::alone(ledger, policy, *attempt, end),
         Effect::Land { .. } => land::land(ledger, policy),
         Effect::NoteGates { .. } => notes::gates(ledger, policy),
         Effect::NoteAcks { .. } => notes::acks(ledger, policy),

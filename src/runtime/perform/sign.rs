@@ -16,6 +16,7 @@ use crate::{
     },
     engine,
     ledger::{Ledger, LedgerError},
+    limits,
     runtime::live::{self, Acquired},
     store::{
         candidate::signing::{Signer, SigningError},
@@ -25,6 +26,7 @@ use crate::{
     },
     sys::spawn::Presence,
 };
+use std::time::Instant;
 
 /// Recorded when it was not signed.
 const WAITS: &str = "what signs commits here did not sign it without a person";
@@ -64,9 +66,18 @@ fn put(
     signer.sign(&git, (&dir, &objects), unsigned, presence)
 }
 
-/// Tries it without a person, once.
-pub(super) fn alone(ledger: &Ledger, policy: &Policy, attempt: u32) -> Result<Step, PerformError> {
-    match attend(ledger, policy, attempt, Presence::Alone)? {
+/// Tries it without a person, once; with an end, for no longer than until then.
+pub(super) fn alone(
+    ledger: &Ledger,
+    policy: &Policy,
+    attempt: u32,
+    end: Option<Instant>,
+) -> Result<Step, PerformError> {
+    let left = end.map(|end| end.saturating_duration_since(Instant::now()).as_millis());
+    let presence = left.map_or(Presence::Alone, |ms| {
+        Presence::Hurried(u64::try_from(ms).unwrap_or(limits::SIGN_ALONE_MS))
+    });
+    match attend(ledger, policy, attempt, presence)? {
         Attended::Signed => Ok(Step::Again),
         Attended::Failed(candidate, error) => {
             say(ledger, candidate, &error);

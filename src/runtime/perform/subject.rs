@@ -16,7 +16,7 @@ use crate::{
     },
     ledger::Ledger,
     store::{
-        Worktree,
+        StoreError, Worktree,
         candidate::{
             CandidateError, FixCtx, FixedTree, LoadError, commit_object, fix_tree, message,
             signing::{Signer, SigningError},
@@ -53,6 +53,10 @@ impl From<StateError> for Trouble {
             StateError::Io { source, .. } => {
                 format!("a file of the worktree or of git cannot be read: {source}")
             }
+            StateError::Ref { what, source } => match source.as_ref() {
+                StoreError::File(e) => format!("cannot read {what}: {}", e.source),
+                other => format!("cannot read {what}: {other}"),
+            },
             StateError::Git { .. } | StateError::Setting { .. } => error.to_string(),
         };
         trouble(error.code(), because)

@@ -14,7 +14,10 @@ use crate::limits;
 use crate::store::object::hash_of;
 use crate::sys::files::{self, Unfit};
 use gix::{Repository, revision::Spec};
-use std::{collections::HashSet, path::PathBuf};
+use std::{
+    collections::HashSet,
+    path::{Path, PathBuf},
+};
 
 /// The revision cannot be resolved.
 #[derive(Debug, thiserror::Error)]
@@ -72,12 +75,8 @@ fn require_files(repo: &Repository, text: &str) -> Result<(), RevisionError> {
             "" | "HEAD" => vec!["HEAD".to_owned()],
             name => PLACES.iter().map(|place| format!("{place}{name}")).collect(),
         };
-        // The library would open what it leads to.
-        let head = files::read(&repo.git_dir().join("HEAD"), limits::SMALL_FILE_BYTES);
-        let head = head.ok().and_then(|text| String::from_utf8(text).ok());
-        let target = head.as_deref().and_then(|text| text.strip_prefix("ref: ")).map(str::trim);
-        names.extend(target.filter(|_| names == ["HEAD"]).map(str::to_owned));
-        for name in names {
+        let mut seen = HashSet::new();
+        while let Some(name) = names.pop() {
             for dir in [repo.git_dir(), repo.common_dir()] {
                 let path = dir.join(&name);
                 // What cannot be looked at is the library's to tell.
@@ -85,10 +84,19 @@ fn require_files(repo: &Repository, text: &str) -> Result<(), RevisionError> {
                 if let Some(unfit) = Unfit::as_file(&found).filter(|_| !found.is_dir()) {
                     return Err(RevisionError::Unfit { path, unfit });
                 }
+                // The library would open what it leads to.
+                names.extend(led_to(&path).filter(|target| seen.insert(target.clone())));
             }
         }
     }
     Ok(())
+}
+
+/// The name in a file of a symbolic ref.
+fn led_to(path: &Path) -> Option<String> {
+    let held = files::read(path, limits::SMALL_FILE_BYTES).ok()?;
+    let name = std::str::from_utf8(&held).ok()?.strip_prefix("ref:")?;
+    Some(name.trim().to_owned())
 }
 
 /// The expression with every id and every name that could be taken for one written out.

@@ -6,6 +6,7 @@
 //! stores that (decisions 4, 5). A changed rule file acts at once and is shown until `trust`.
 
 use crate::store::{
+    StoreError,
     refs::{RefReader, Stored, is_name},
     repo_id::{RepoIdError, load_repo_id, real_objects},
     settings::{KnownPath, RepoSettings, SettingsError, user_scope},
@@ -39,6 +40,14 @@ pub enum TrustedError {
         /// Why not.
         why: String,
     },
+    /// A ref cannot be read.
+    #[error("cannot read {name}: {source}")]
+    Ref {
+        /// Its full name.
+        name: String,
+        /// Why not.
+        source: Box<StoreError>,
+    },
     /// A rule file is a directory, a symlink or a submodule.
     #[error("{path} on the trusted ref is not a plain file")]
     NotAFile {
@@ -61,11 +70,16 @@ impl TrustedError {
             Self::NoCommits => Code::NoCommitsYet,
             Self::NoRef(_) | Self::Gone(_) => Code::NoTrustedRef,
             Self::Git { .. } => Code::StoreUnusable,
+            Self::Ref { source, .. } => source.code(),
             Self::NotAFile { .. } => Code::BadSetting,
             Self::RepoId(why) => why.code(),
             Self::Settings(why) => why.code(),
         }
     }
+}
+
+fn ref_error(name: &str) -> impl FnOnce(StoreError) -> TrustedError {
+    move |source| TrustedError::Ref { name: name.to_owned(), source: Box::new(source) }
 }
 
 fn git_error(what: impl Into<String>, why: &dyn std::fmt::Display) -> TrustedError {
@@ -208,7 +222,7 @@ fn remote_head(repo: &gix::Repository) -> Result<Option<String>, TrustedError> {
     };
     let head = format!("refs/remotes/{remote}/HEAD");
     let found = RefReader::of(repo).and_then(|refs| refs.stored(&head));
-    let Some(Stored::Symbolic(target)) = found.map_err(|e| git_error(&head, &e))? else {
+    let Some(Stored::Symbolic(target)) = found.map_err(ref_error(&head))? else {
         return Ok(None);
     };
     let ours = target.starts_with(&format!("refs/remotes/{remote}/"));
@@ -229,7 +243,7 @@ pub fn tip_of(repo: &gix::Repository, name: &str) -> Result<Option<Oid>, Trusted
         return Ok(None);
     }
     let found = RefReader::of(repo).and_then(|refs| refs.read(name));
-    let Some(id) = found.map_err(|e| git_error(name, &e))? else { return Ok(None) };
+    let Some(id) = found.map_err(ref_error(name))? else { return Ok(None) };
     let id = gix::ObjectId::try_from(id.as_bytes()).map_err(|e| git_error(name, &e))?;
     let object = repo.find_object(id).map_err(|e| git_error(name, &e))?;
     let commit = object.peel_to_commit().map_err(|e| git_error(name, &e))?;

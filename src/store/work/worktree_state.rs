@@ -145,6 +145,14 @@ pub enum StateError {
         /// The library's words.
         why: String,
     },
+    /// A ref could not be read.
+    #[error("cannot read {what}: {source}")]
+    Ref {
+        /// Which one.
+        what: &'static str,
+        /// Why not.
+        source: Box<StoreError>,
+    },
     /// A configuration value is not of its type.
     #[error("the value of {key} cannot be understood: {why}")]
     Setting {
@@ -162,9 +170,14 @@ impl StateError {
         match self {
             Self::Io { source, .. } => files::code_of(source),
             Self::Git { .. } => Code::StoreUnusable,
+            Self::Ref { source, .. } => source.code(),
             Self::Setting { .. } => Code::BadSetting,
         }
     }
+}
+
+fn ref_error(what: &'static str) -> impl Fn(StoreError) -> StateError {
+    move |source| StateError::Ref { what, source: Box::new(source) }
 }
 
 pub(in crate::store) fn git_error(what: &'static str) -> impl Fn(String) -> StateError {
@@ -192,11 +205,11 @@ pub(in crate::store) fn exists(path: &Path) -> Result<bool, StateError> {
 /// `HEAD` cannot be read, or names a branch whose name is not UTF-8.
 pub fn head(repo: &gix::Repository) -> Result<Head, StateError> {
     let bad = git_error("HEAD");
-    let told = |e: StoreError| bad(e.to_string());
-    let refs = RefReader::of(repo).map_err(told)?;
-    let head = head_name(repo).map_err(told)?;
-    match refs.stored(&head).map_err(told)? {
-        Some(Stored::Symbolic(name)) => Ok(match refs.read(&head).map_err(told)? {
+    let told = ref_error("HEAD");
+    let refs = RefReader::of(repo).map_err(&told)?;
+    let head = head_name(repo).map_err(&told)?;
+    match refs.stored(&head).map_err(&told)? {
+        Some(Stored::Symbolic(name)) => Ok(match refs.read(&head).map_err(&told)? {
             Some(tip) => Head::Branch { name, tip },
             None => Head::Unborn { name },
         }),
@@ -228,9 +241,8 @@ pub(in crate::store) fn head_tree(
 /// # Errors
 /// The ref cannot be read.
 pub fn branch_tip(repo: &gix::Repository, branch: &str) -> Result<Option<Oid>, StateError> {
-    let bad = git_error("a branch");
-    let refs = RefReader::of(repo).map_err(|e| bad(e.to_string()))?;
-    refs.tip(branch).map_err(|e| bad(e.to_string()))
+    let bad = ref_error("a branch");
+    RefReader::of(repo).and_then(|refs| refs.tip(branch)).map_err(bad)
 }
 
 /// The operation in progress in the worktree with this git directory. Never [`Operation::Conflict`]: that is
@@ -270,8 +282,8 @@ pub fn operation_in_progress(
 
 /// True if the worktree with this git directory has such a ref of its own, be it a broken one.
 fn has_ref(repo: &gix::Repository, git_dir: &Path, name: &str) -> Result<bool, StateError> {
-    let bad = |e: StoreError| git_error("the refs of a worktree")(e.to_string());
-    let head = head_name_of(git_dir, repo.common_dir()).map_err(bad)?;
+    let bad = ref_error("the refs of a worktree");
+    let head = head_name_of(git_dir, repo.common_dir()).map_err(&bad)?;
     let place = head.strip_suffix("HEAD").unwrap_or(&head);
     let found = RefReader::of(repo).and_then(|refs| refs.stored(&format!("{place}{name}")));
     match found {
@@ -298,8 +310,8 @@ pub(in crate::store) fn has_branch(
     git_dir: &Path,
     branch: &str,
 ) -> Result<bool, StateError> {
-    let bad = |e: StoreError| git_error("HEAD of a worktree")(e.to_string());
-    let name = head_name_of(git_dir, repo.common_dir()).map_err(bad)?;
+    let bad = ref_error("HEAD of a worktree");
+    let name = head_name_of(git_dir, repo.common_dir()).map_err(&bad)?;
     let found = RefReader::of(repo).and_then(|refs| refs.stored(&name)).map_err(bad)?;
     Ok(match found {
         Some(Stored::Symbolic(on)) => on == branch,
