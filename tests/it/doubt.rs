@@ -165,13 +165,12 @@ fn what_nobody_can_read_is_not_signed_and_does_not_land() {
     }
     // It is damaged between the answer and the landing.
     put(Some(&good));
-    let lock = env.repo().join(".git/index.lock");
-    fs::write(&lock, "").unwrap();
-    let held = env.ap(&["ack", &policy, "--yes", "--json"]).exits(2);
-    assert_eq!(text(&held.json(), "status"), "committing", "{held}");
+    let lock = env.held_landing(&policy);
     let tip = env.git(&["rev-parse", "main"]);
     put(Some(&wrong));
+    // The killed landing had got the index.
     fs::remove_file(&lock).unwrap();
+    fs::hard_link(agent(&env, &format!("tmp/index-lock.{policy}..")), &lock).unwrap();
     env.ap(&["wait", &policy, "--until", "done", "--timeout", "30s"]).exits(1);
     let shown = env.policy(&policy);
     assert_eq!(
@@ -180,6 +179,7 @@ fn what_nobody_can_read_is_not_signed_and_does_not_land() {
     );
     assert!(text(&shown, "because").contains(&candidate), "{shown}");
     assert_eq!(env.git(&["rev-parse", "main"]), tip);
+    assert!(!lock.exists(), "the index is locked for ever");
     put(Some(&good));
     env.ap(&["fsck"]).exits(0);
 }

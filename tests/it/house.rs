@@ -1,10 +1,10 @@
 //! Moves that several tests share: adopt, attach, report, wait, and what plain git says of the result.
 
-use crate::env::{Output, TestEnv, allowlist};
+use crate::env::{Output, PATIENCE, TestEnv, allowlist, wait_for};
 use serde_json::Value;
 use std::{
     fs,
-    os::unix::fs::PermissionsExt,
+    os::unix::{fs::PermissionsExt, process::ExitStatusExt},
     path::{Path, PathBuf},
 };
 
@@ -101,6 +101,20 @@ impl TestEnv {
         let policy = self.attach(&session, &[&args, flags, &["--", "ls", path]].concat());
         self.turn_end(&session, &policy).exits(5);
         policy
+    }
+
+    /// Approves while somebody else holds the index, and kills who waits for it: the policy is committing, nobody lands
+    /// it, and the lock is there.
+    #[track_caller]
+    pub(crate) fn held_landing(&self, policy: &str) -> PathBuf {
+        let lock = self.repo().join(".git/index.lock");
+        fs::write(&lock, "").unwrap();
+        let mut landing = self.binary(&["ack", policy, "--yes"]).start();
+        let record = self.repo().join(format!(".git/agentproto/tmp/index-lock.{policy}.."));
+        wait_for("the landing to ask for the index", PATIENCE, || record.exists().then_some(()));
+        landing.kill().unwrap();
+        assert_eq!(landing.wait().unwrap().signal(), Some(9), "it did not wait for the index");
+        lock
     }
 
     /// One governed commit of `path` on `main`: policy id and commit id.

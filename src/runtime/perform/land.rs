@@ -14,7 +14,7 @@ use crate::{
     runtime::live::{self, Acquired},
     store::{
         Worktree,
-        candidate::{LoadError, listed_at, whole},
+        candidate::{Listed, LoadError, listed_at, whole},
         git::Git,
         landing::{self, LandCtx, LandError, Landed},
         worktree_state::is_on,
@@ -48,8 +48,9 @@ pub(super) fn land(ledger: &Ledger, policy: &Policy) -> Result<Step, PerformErro
     if let Some(why) = whole::damage(ledger.store(), &candidate)?
         && !landed()?
     {
-        // Trying again would find the same for ever. What a killed landing left is taken back as far as it can be read.
-        let _ = plan.with_landing(landing::settle);
+        // Trying again would find the same for ever. What a killed landing left is taken back first: its lock would be in
+        // everybody's way.
+        let _ = plan.settle();
         let because = format!("candidate {} is damaged: {why}", candidate.commit);
         ledger.landing_impossible(&policy.policy_id, Code::CandidateUnreadable, because)?;
         return Ok(Step::Again);
@@ -58,7 +59,7 @@ pub(super) fn land(ledger: &Ledger, policy: &Policy) -> Result<Step, PerformErro
         ledger.give_up_landing(&policy.policy_id)?;
         return Ok(Step::Again);
     }
-    match plan.with_landing(landing::land)? {
+    match plan.land()? {
         Landed::Done | Landed::Beyond { .. } => committed(ledger, &policy, &commit.branch),
         Landed::Moved { tip } => {
             ledger.record(Input::TipMoved { policy: policy.policy_id.clone(), tip })?;
@@ -85,17 +86,28 @@ struct Plan<'a> {
 }
 
 impl Plan<'_> {
+    fn land(&self) -> Result<Landed, PerformError> {
+        let Self { ledger, commit, candidate, .. } = self;
+        let load = |id: &Oid| -> Result<Vec<u8>, LoadError> { Ok(ledger.store().object(id)?.data) };
+        let listed = listed_at(&load, candidate.tree, &commit.paths)
+            .map_err(|e| LedgerError::Corrupt(format!("candidate {}: {e}", candidate.commit)))?;
+        self.with_landing(&listed, landing::land)
+    }
+
+    /// Finishes or takes back what a killed landing left, for which the candidate need not be readable.
+    fn settle(&self) -> Result<(), PerformError> {
+        self.with_landing(&[], landing::settle)
+    }
+
     fn with_landing<T>(
         &self,
+        listed: &[Listed],
         act: impl FnOnce(LandCtx<'_>, &[Worktree]) -> Result<T, LandError>,
     ) -> Result<T, PerformError> {
         let Self { ledger, policy, commit, candidate } = self;
         let repo = ledger.repo()?;
         let location = ledger.store().location();
         let agent_dir = location.agent_dir();
-        let load = |id: &Oid| -> Result<Vec<u8>, LoadError> { Ok(ledger.store().object(id)?.data) };
-        let listed = listed_at(&load, candidate.tree, &commit.paths)
-            .map_err(|e| LedgerError::Corrupt(format!("candidate {}: {e}", candidate.commit)))?;
         let git = |worktree: &Worktree| Git::new(ledger.env(), worktree);
         let ctx = LandCtx {
             repo: &repo,
@@ -106,7 +118,7 @@ impl Plan<'_> {
             branch: &commit.branch,
             parent: candidate.parent,
             candidate: candidate.commit,
-            listed: &listed,
+            listed,
             lock_wait_ms: LandCtx::LOCK_WAIT_MS,
         };
         Ok(act(ctx, &location.worktrees().map_err(LedgerError::from)?)?)
@@ -114,7 +126,7 @@ impl Plan<'_> {
 
     /// True when the branch holds the candidate. What a killed landing left is finished or taken back before the look.
     fn is_landed(&self) -> Result<bool, PerformError> {
-        self.with_landing(landing::settle)?;
+        self.settle()?;
         let Self { ledger, commit, candidate, .. } = self;
         let Some(tip) = ledger.store().tip(&commit.branch)? else { return Ok(false) };
         if tip == candidate.commit || tip == candidate.parent {
