@@ -167,10 +167,7 @@ fn waiting_finds_a_moved_branch_and_who_asked_to_be_blocked_is() {
 fn a_branch_that_moves_under_a_landing_is_gated_and_asked_again() {
     let env = TestEnv::new();
     let policy = env.awaiting("f.txt");
-    let lock = env.repo().join(".git/index.lock");
-    fs::write(&lock, "").unwrap();
-    env.ap(&["ack", &policy, "--yes"]).exits(2);
-    assert_eq!(status(&env, &policy), "committing");
+    let lock = env.held_landing(&policy);
     let tree = env.git(&["rev-parse", "main^{tree}"]);
     let tip = env.git(&["commit-tree", &tree, "-p", "main", "-m", "meanwhile"]);
     env.git(&["update-ref", "refs/heads/main", &tip]);
@@ -277,10 +274,11 @@ fn a_policy_ends_by_itself_and_a_look_only_tells() {
 #[test]
 fn a_running_gate_ends_with_its_policy() {
     let env = TestEnv::new();
-    let seconds = format!("6300.{:06}", std::process::id() % 1_000_000);
-    let running = || command_lines().iter().any(|line| line.ends_with(&format!("sleep {seconds}")));
     // Performed by the process that notices, and by another one.
-    for no_wait in [false, true] {
+    let ends = |no_wait: bool| {
+        let seconds = format!("63{}0.{:06}", u8::from(no_wait), std::process::id() % 1_000_000);
+        let running =
+            || command_lines().iter().any(|line| line.ends_with(&format!("sleep {seconds}")));
         let session = env.adopt("s");
         let policy = env.attach(&session, &["--expires", "4s", "--", "sleep", &seconds]);
         let mut args = vec!["session", "report", &session, "turn-end"];
@@ -290,7 +288,12 @@ fn a_running_gate_ends_with_its_policy() {
         let shown = env.policy(&policy);
         assert_eq!(text(&shown, "reason"), "expired", "{told}\n{shown:#}");
         wait_for("the gate to be gone", PATIENCE, || (!running()).then_some(()));
-    }
+    };
+    std::thread::scope(|scope| {
+        for no_wait in [false, true] {
+            scope.spawn(move || ends(no_wait));
+        }
+    });
 }
 
 #[test]
@@ -309,14 +312,12 @@ fn an_answer_after_the_end_is_expired_and_nothing_lands() {
 /// Only who lands can tell whether it has landed.
 #[test]
 fn a_landing_whose_time_is_over_ends_unless_it_has_landed() {
-    for landed in [false, true] {
+    let ends = |landed: bool| {
         let env = TestEnv::new();
-        let policy = env.awaiting_with("f.txt", &["--expires", "20s"]);
+        let policy = env.awaiting_with("f.txt", &["--expires", "8s"]);
         let (before, candidate) =
             (env.git(&["rev-parse", "main"]), text(&env.policy(&policy), "candidate"));
-        let lock = env.repo().join(".git/index.lock");
-        fs::write(&lock, "").unwrap();
-        env.ap(&["ack", &policy, "--yes"]).exits(2);
+        let lock = env.held_landing(&policy);
         if landed {
             env.git(&["update-ref", "refs/heads/main", &candidate]);
         }
@@ -327,7 +328,12 @@ fn a_landing_whose_time_is_over_ends_unless_it_has_landed() {
         assert_eq!(text(&told, "status"), want, "{told:#}");
         assert_eq!(env.git(&["rev-parse", "main"]), tip);
         assert!(lock.exists(), "a lock of somebody else was taken away");
-    }
+    };
+    std::thread::scope(|scope| {
+        for landed in [false, true] {
+            scope.spawn(move || ends(landed));
+        }
+    });
 }
 
 /// Makes `bob` a second signer.

@@ -5,7 +5,7 @@ use crate::{
     house::{text, value},
 };
 use serde_json::Value;
-use std::{ffi::OsString, fs, os::unix::ffi::OsStringExt};
+use std::{ffi::OsString, fs, os::unix::ffi::OsStringExt, path::Path};
 
 fn ready() -> TestEnv {
     let env = TestEnv::new();
@@ -540,22 +540,25 @@ fn case_069_a_lock_of_somebody_else_is_named_waited_for_a_while_and_never_taken(
     let linked = env.worktree("t1");
     let own =
         env.git_in(&linked, &["rev-parse", "--path-format=absolute", "--git-path", "index.lock"]);
-    for (dir, lock) in
-        [(env.repo(), env.repo().join(".git/index.lock")), (linked.clone(), own.into())]
-    {
-        let branch = env.git_in(&dir, &["rev-parse", "--symbolic-full-name", "HEAD"]);
+    let held = |dir: &Path, lock: &Path| {
+        let branch = env.git_in(dir, &["rev-parse", "--symbolic-full-name", "HEAD"]);
         let before = env.git(&["rev-parse", &branch]);
         fs::write(dir.join("a.txt"), "two\n").unwrap();
-        fs::write(&lock, "").unwrap();
-        let held = env.commit_in(&dir, &["a.txt"], &["true"]).exits(2).json();
+        fs::write(lock, "").unwrap();
+        let held = env.commit_in(dir, &["a.txt"], &["true"]).exits(2).json();
         assert_eq!(text(&held, "reason"), "index-locked", "{held}");
         assert!(text(&held, "because").contains(lock.to_str().unwrap()), "{held}");
         assert!(lock.exists(), "it was taken away");
         assert_eq!(env.git(&["rev-parse", &branch]), before);
-        fs::remove_file(&lock).unwrap();
+        fs::remove_file(lock).unwrap();
         env.ap(&["wait", &text(&held, "policyId"), "--timeout", "30s"]).exits(0);
-        assert_eq!(env.git_in(&dir, &["show", "HEAD:a.txt"]), "two");
-    }
+        assert_eq!(env.git_in(dir, &["show", "HEAD:a.txt"]), "two");
+    };
+    // Each worktree has a lock of its own, so both are waited for at once.
+    std::thread::scope(|scope| {
+        scope.spawn(|| held(&env.repo(), &env.repo().join(".git/index.lock")));
+        scope.spawn(|| held(&linked, Path::new(&own)));
+    });
     // Who only looks takes no lock, and nobody who stages waits for it.
     let looks: Vec<_> = (0..8).map(|_| env.binary(&["status"]).start()).collect();
     for nth in 0..20 {

@@ -1,11 +1,16 @@
 //! What a repository could plant to have its programs run, or other signers believed, while others are read, verified,
-//! acked and landed. Each form is planted alone and everything is done beside it; git without care runs the same canary.
+//! acked and landed. Forms are planted and everything is done beside them; git without care runs the same canary.
+//!
+//! `AGENTPROTO_FLOOR=long` plants each form alone.
 
 use crate::{
-    env::{Output, Run, TestEnv, allowlist},
+    env::{Output, Run, TestEnv, allowlist, is_long},
     house::text,
 };
-use std::{fs, os::unix::fs::PermissionsExt};
+use std::{collections::BTreeSet, fs, os::unix::fs::PermissionsExt};
+
+/// Most forms planted at once.
+const TOGETHER: usize = 4;
 
 /// One form. `CANARY` stands for a program that leaves a trace, `DIR` for a directory outside the repository, `EVE` for
 /// a stranger's key, `REPO` for the worktree.
@@ -383,13 +388,41 @@ impl Garden {
             .replace("REPO", &path("r"))
     }
 
-    fn with(&self, run: Run, form: &Form) -> Run {
-        form.vars.iter().fold(run, |run, (name, value)| run.env(name, self.filled(value)))
+    fn with(&self, run: Run, forms: &[&Form]) -> Run {
+        let vars = forms.iter().flat_map(|form| form.vars);
+        vars.fold(run, |run, (name, value)| run.env(name, self.filled(value)))
     }
 
     /// The binary itself: what git does on its way to it is not ours.
-    fn ours(&self, form: &Form, args: &[&str]) -> Output {
-        self.with(self.env.binary(args), form).done()
+    fn ours(&self, forms: &[&Form], args: &[&str]) -> Output {
+        self.with(self.env.binary(args), forms).done()
+    }
+
+    /// Plants the forms, does something beside them and pulls them out.
+    fn beside(&self, forms: &[&Form], act: impl FnOnce()) {
+        let config = self.env.repo().join(".git/config");
+        let kept = fs::read(&config).unwrap();
+        for (file, content) in forms.iter().flat_map(|form| form.files) {
+            fs::write(self.env.repo().join(self.filled(file)), self.filled(content)).unwrap();
+        }
+        for (key, value) in forms.iter().flat_map(|form| form.config) {
+            self.env.git(&["config", &self.filled(key), &self.filled(value)]);
+        }
+        let _ = self.hits();
+        act();
+        fs::write(config, kept).unwrap();
+        for (file, _) in forms.iter().flat_map(|form| form.files) {
+            fs::remove_file(self.env.repo().join(self.filled(file))).unwrap();
+        }
+    }
+
+    /// The form works: git without care runs the canary.
+    fn control(&self, form: &Form) {
+        self.beside(&[form], || {
+            let control = self.env.run("git", form.control).stdin("protocol=https\nhost=x\n\n");
+            let out = self.with(control, &[form]).done();
+            assert_ne!(self.hits(), "", "{}: the canary is none, {out}", form.name);
+        });
     }
 
     fn hits(&self) -> String {
@@ -399,22 +432,15 @@ impl Garden {
         found
     }
 
-    /// Everything there is to do beside one form.
-    fn live_beside(&self, nth: usize, form: &Form) {
-        let (env, name) = (&self.env, form.name);
-        let kept = fs::read(env.repo().join(".git/config")).unwrap();
-        for (file, content) in form.files {
-            fs::write(env.repo().join(self.filled(file)), self.filled(content)).unwrap();
-        }
-        for (key, value) in form.config {
-            env.git(&["config", &self.filled(key), &self.filled(value)]);
-        }
-        let _ = self.hits();
+    /// Everything there is to do beside some forms.
+    fn live_beside(&self, nth: usize, forms: &[&Form]) {
+        let env = &self.env;
+        let name = forms.iter().map(|form| form.name).collect::<Vec<_>>().join(", ");
         let path = format!("file{nth}.txt");
         env.write(&path, "content\n");
         let flag = format!("--path={path}");
         let attach = ["commit", &flag, "-m", "m", "--json", "--", "ls", &path];
-        let policy = text(&self.ours(form, &attach).exits(5).json(), "policyId");
+        let policy = text(&self.ours(forms, &attach).exits(5).json(), "policyId");
         for args in [
             &["status"][..],
             &["log"],
@@ -423,38 +449,50 @@ impl Garden {
             &["wait", &policy, "--timeout", "5s"],
             &["ack", "-p", &policy],
         ] {
-            let out = self.ours(form, args);
+            let out = self.ours(forms, args);
             assert!([0, 5].contains(&out.code()), "{name}: {out}");
             assert_eq!(self.hits(), "", "{name}: {args:?}");
         }
         let stranger = env.path("eve").display().to_string();
-        let out = self.ours(form, &["ack", &policy, "--yes", "--key", &stranger]).exits(6);
+        let out = self.ours(forms, &["ack", &policy, "--yes", "--key", &stranger]).exits(6);
         assert!(out.err().contains("unauthorized"), "{name}: {out}");
-        self.ours(form, &["ack", &policy, "--yes"]).exits(0);
+        self.ours(forms, &["ack", &policy, "--yes"]).exits(0);
         assert_eq!(self.hits(), "", "{name}: landing");
-        let seen = self.ours(form, &["verify", "main^..main", "--json"]).exits(0).json();
+        let seen = self.ours(forms, &["verify", "main^..main", "--json"]).exits(0).json();
         assert_eq!(text(&seen["commits"][0], "signer"), "ada@example.invalid", "{name}: {seen:#}");
-        self.ours(form, &["fsck"]).exits(0);
+        self.ours(forms, &["fsck"]).exits(0);
         assert_eq!(self.hits(), "", "{name}: judging");
-        if !form.control.is_empty() {
-            let control = env.run("git", form.control).stdin("protocol=https\nhost=x\n\n");
-            let out = self.with(control, form).done();
-            assert_ne!(self.hits(), "", "{name}: the canary is none, {out}");
-        }
-        fs::write(env.repo().join(".git/config"), kept).unwrap();
-        for (file, _) in form.files {
-            fs::remove_file(env.repo().join(self.filled(file))).unwrap();
-        }
         assert_eq!(env.paths_of("main"), [path], "{name}");
     }
 }
 
+/// The forms in their order, as many together as there is time for; none beside another one of the same setting, file or
+/// variable.
+fn beds(forms: &[Form]) -> Vec<Vec<&Form>> {
+    let names = |form: &Form| -> BTreeSet<&str> {
+        [form.config, form.files, form.vars].into_iter().flatten().map(|(name, _)| *name).collect()
+    };
+    let most = if is_long() { 1 } else { TOGETHER };
+    let mut beds: Vec<Vec<&Form>> = Vec::new();
+    for form in forms {
+        let is_free = |bed: &Vec<&Form>| {
+            bed.len() < most && bed.iter().all(|other| names(other).is_disjoint(&names(form)))
+        };
+        match beds.iter_mut().find(|bed| is_free(bed)) {
+            Some(bed) => bed.push(form),
+            None => beds.push(vec![form]),
+        }
+    }
+    beds
+}
+
 fn all_of(forms: &[Form], controls: usize) {
     let garden = Garden::new();
-    for (nth, form) in forms.iter().enumerate() {
-        garden.live_beside(nth, form);
+    let working = forms.iter().filter(|form| !form.control.is_empty());
+    assert_eq!(working.map(|form| garden.control(form)).count(), controls);
+    for (nth, bed) in beds(forms).iter().enumerate() {
+        garden.beside(bed, || garden.live_beside(nth, bed));
     }
-    assert_eq!(forms.iter().filter(|f| !f.control.is_empty()).count(), controls);
 }
 
 #[test]
