@@ -3,7 +3,7 @@
 //!
 //! Contract: what binds everybody is committed by a person at a terminal, never by a program on its own.
 
-use super::{cx::Cx, error::CliError, text::shown};
+use super::{args::require_program_word, cx::Cx, error::CliError, text::shown};
 use crate::{
     code::{Code, exit},
     ledger::{AllowCommitted, AllowLanded, WorkingFile},
@@ -30,6 +30,9 @@ pub(super) fn run(cx: &Cx, args: &AllowArgs) -> Result<u8, CliError> {
     if args.argv.is_empty() {
         return list(cx);
     }
+    let command =
+        if args.commit { "git agentproto allow --commit" } else { "git agentproto allow" };
+    require_program_word(command, &args.argv)?;
     if args.commit {
         return commit(cx, &args.argv);
     }

@@ -13,6 +13,7 @@ use crate::{
     },
     ledger::{Ledger, LedgerError},
     runtime::gate::log,
+    store::candidate::whole,
     sys::clock,
     wire::ack_line::AckLine,
 };
@@ -40,6 +41,7 @@ pub(super) fn policy(cx: &Cx, ledger: &Ledger, policy: &Policy) -> Result<Value,
         "requireHumanAck": commit.map(|c| c.require_human_ack),
         "onStale": policy.spec.on_stale,
         "stale": stale_if_waiting(ledger, policy)?,
+        "lost": lost(ledger, policy),
         "acks": policy.acks.iter().map(ack).collect::<Value>(),
         "approvals": policy.approvals(),
         // Unknown under rules that cannot be read: nobody passes then.
@@ -200,6 +202,7 @@ pub(super) fn next_step(
         {
             Ok(Some(format!("git agentproto wait {name}")))
         }
+        Status::AwaitingAck if lost(ledger, policy).is_some() => Ok(Some(lost_step(cx, &name))),
         Status::Watching
         | Status::Gating
         | Status::Signing
@@ -244,6 +247,25 @@ pub(super) fn stale(ledger: &Ledger, policy: &Policy) -> Result<Option<String>, 
         Some(tip) => Some(format!("{} moved to {tip}", commit.branch)),
         None => Some(whereabouts(&commit.branch, None)),
     })
+}
+
+/// Why the candidate that waits for an ack cannot be answered, or whether that cannot be told; `None` when it is whole.
+/// One whose branch moved is made anew.
+pub(super) fn lost(ledger: &Ledger, policy: &Policy) -> Option<String> {
+    let candidate = policy.candidate.filter(|_| policy.status == Status::AwaitingAck)?;
+    match whole::damage(ledger.store(), &candidate) {
+        Ok(None) => None,
+        Ok(Some(why)) => Some(format!("its candidate {} is lost: {why}", candidate.commit)),
+        Err(e) => Some(format!("its candidate {} cannot be looked at: {e}", candidate.commit)),
+    }
+}
+
+/// What to do where a candidate is lost, and its objects are nowhere else to be had.
+pub(super) fn lost_step(cx: &Cx, name: &str) -> String {
+    match cx.inside_session() {
+        Some(_) => FOR_A_PERSON.to_owned(),
+        None => format!("git agentproto policy cancel {name}"),
+    }
 }
 
 /// A session: answer of `session adopt`, `session show`, `status ID`.

@@ -8,7 +8,7 @@ use crate::{
     code::Code,
     domain::{
         cursor::Since,
-        time::{BadDuration, Timestamp, parse_duration_ms},
+        time::{BadDuration, Timestamp, parse_duration_ms, typed_duration},
     },
     limits,
 };
@@ -62,7 +62,7 @@ pub(super) fn end(flag: &str, text: &str, now: Timestamp) -> Result<Timestamp, C
     let most = limits::POLICY_LIFE_MAX_MS;
     let fits = i64::try_from(ms).ok().filter(|_| ms <= most);
     fits.map(|ms| now.plus_ms(ms)).ok_or_else(|| {
-        let message = format!("{flag}: {ms} ms, at most {most} are accepted");
+        let message = format!("{flag}: {text}, at most {} is accepted", typed_duration(most));
         CliError::new(Code::BadTime, message).about(flag)
     })
 }
@@ -79,6 +79,25 @@ pub(super) fn command_words(flag: &str, text: &str) -> Result<Vec<String>, CliEr
         Ok(words) => Ok(words),
         Err(e) => Err(bad(e.to_string())),
     }
+}
+
+/// Refuses a command whose program is several words in one: no program found by its name is called that.
+pub(super) fn require_program_word(command: &str, argv: &[String]) -> Result<(), CliError> {
+    let Some((program, rest)) = argv.split_first() else { return Ok(()) };
+    if !program.contains(char::is_whitespace) || program.contains('/') {
+        return Ok(());
+    }
+    let message = format!("'{program}' is one word, and no program is called that");
+    let made = CliError::new(Code::Usage, message);
+    Err(match shell_words::split(program) {
+        Ok(words) if !words.is_empty() => {
+            let all = words.iter().chain(rest).map(String::as_str);
+            made.with_hint(format!("without the quotes: {command} -- {}", shell_words::join(all)))
+        }
+        Ok(_) | Err(_) => {
+            made.with_hint("write the program and each argument as a word of its own")
+        }
+    })
 }
 
 /// What only a shell would understand, as a word of its own.

@@ -241,6 +241,7 @@ fn gate_asks(in_one_word: &[String], last: Vec<String>) -> Result<Vec<GateAsk>, 
         args::require_no_shell("--gate", text)?;
         all.push(GateAsk { argv: args::command_words("--gate", text)? });
     }
+    args::require_program_word("…", &last)?;
     if !last.is_empty() {
         all.push(GateAsk { argv: last });
     }

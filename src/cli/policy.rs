@@ -248,6 +248,9 @@ pub(super) fn show_text(cx: &Cx, ledger: &Ledger, policy: &Policy) -> Result<Str
         if let Some(stale) = answer::stale(ledger, policy)? {
             text.push_str(&format!("  stale     {}\n", shown(&stale)));
         }
+        if let Some(lost) = answer::lost(ledger, policy) {
+            text.push_str(&format!("  lost      {}\n", shown(&lost)));
+        }
         match ledger.review(&policy.policy_id) {
             Ok(review) => text.push_str(&review::diffstat(cx, &review)),
             // The rest is worth showing.

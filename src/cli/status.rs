@@ -59,12 +59,19 @@ struct Waiting {
     policy: Policy,
     /// Why its candidate can not land any more, when that is so.
     stale: Option<String>,
+    /// Why its candidate cannot be answered.
+    lost: Option<String>,
 }
 
 impl Waiting {
     /// An answer given now would be turned down.
     fn is_past(&self) -> bool {
         self.stale.is_some() || self.policy.is_expired(clock::now())
+    }
+
+    /// There is nothing to answer, and nobody makes it anew.
+    fn is_lost(&self) -> bool {
+        self.lost.is_some() && !self.is_past()
     }
 }
 
@@ -125,7 +132,8 @@ impl Overview {
             match policy.status {
                 Status::Signing | Status::AwaitingAck => {
                     let stale = answer::stale(ledger, &policy)?;
-                    overview.acks.push(Waiting { policy, stale });
+                    let lost = answer::lost(ledger, &policy);
+                    overview.acks.push(Waiting { policy, stale, lost });
                 }
                 Status::Gating | Status::Committing => {
                     let served = is_served(ledger, &policy.policy_id);
@@ -148,7 +156,14 @@ impl Overview {
             short[name] = value;
             short
         };
-        let acks = self.acks.iter().map(|w| with(&w.policy, "stale", w.stale.as_deref().into()));
+        let acks = self.acks.iter().map(|w| {
+            let mut short = with(&w.policy, "stale", w.stale.as_deref().into());
+            short["lost"] = w.lost.as_deref().into();
+            if w.is_lost() {
+                short["nextStep"] = answer::lost_step(cx, w.policy.policy_id.as_str()).into();
+            }
+            short
+        });
         let blocked =
             self.blocked.iter().map(|b| answer::policy_short(&b.policy, b.next.as_deref()));
         let due = self.due.iter().map(|d| with(&d.policy, "served", d.served.into()));
@@ -230,23 +245,40 @@ impl Overview {
     }
 
     fn acks_text(&self, cx: &Cx, text: &mut String) {
-        let waiting = self.acks.iter().filter(|w| !w.is_past());
+        let waiting = self.acks.iter().filter(|w| !w.is_past() && !w.is_lost());
         let waiting = waiting.map(|w| {
             (&w.policy, answer::open_step(cx, &w.policy, &self.names.of_policy(&w.policy)))
         });
         self.with_next_step(cx, text, "Waiting for your ack:", &waiting.collect::<Vec<_>>());
+        self.lost_text(cx, text);
         let stale: Vec<&Waiting> = self.acks.iter().filter(|w| w.is_past()).collect();
         if stale.is_empty() {
             return;
         }
         line(text, &cx.paint.bold("Waiting for an ack, but stale:"));
-        for Waiting { policy, stale } in stale {
+        for Waiting { policy, stale, .. } in stale {
             text.push_str(&policy::rows(cx, &self.names, std::slice::from_ref(policy), "  "));
             if let Some(stale) = stale {
                 fitted(cx, text, stale);
             }
             let next = format!("git agentproto wait {}", self.names.of_policy(policy));
             line(text, &format!("      {next}"));
+        }
+    }
+
+    fn lost_text(&self, cx: &Cx, text: &mut String) {
+        let lost: Vec<&Waiting> = self.acks.iter().filter(|w| w.is_lost()).collect();
+        if lost.is_empty() {
+            return;
+        }
+        line(text, &cx.paint.warn("Waiting for an ack that nobody can give:"));
+        for Waiting { policy, lost, .. } in lost {
+            text.push_str(&policy::rows(cx, &self.names, std::slice::from_ref(policy), "  "));
+            let why = lost.as_deref().unwrap_or_default();
+            line(text, &format!("      {}", shown(why)));
+            line(text, "      get its objects back (git fsck names them), or begin anew:");
+            let next = answer::lost_step(cx, &self.names.of_policy(policy));
+            line(text, &format!("      {}", shown(&next)));
         }
     }
 

@@ -6,6 +6,9 @@
 //! names alike.
 
 use crate::{domain::time::Timestamp, limits, sys::env::Env};
+
+pub(super) use crate::domain::time::{duration, typed_duration};
+
 use std::{io, os::fd::AsFd};
 
 /// Columns assumed when nobody says.
@@ -264,22 +267,6 @@ pub(super) fn ago(at: Timestamp, now: Timestamp) -> String {
     }
 }
 
-/// A duration for people.
-pub(super) fn duration(ms: u64) -> String {
-    match ms {
-        0..1000 => format!("{ms} ms"),
-        1000..60_000 => format!("{}.{} s", ms / 1000, ms % 1000 / 100),
-        _ => format!("{} min {} s", ms / 60_000, ms % 60_000 / 1000),
-    }
-}
-
-/// A duration as it is typed: the largest unit that tells it without a remainder.
-pub(super) fn typed_duration(ms: u64) -> String {
-    let units: [(u64, &str); 3] = [(3_600_000, "h"), (60_000, "m"), (1000, "s")];
-    let fits = units.iter().find(|(size, _)| ms > 0 && ms.is_multiple_of(*size));
-    fits.map_or_else(|| format!("{ms}ms"), |(size, unit)| format!("{}{unit}", ms / size))
-}
-
 /// Colours, or none.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Paint {
@@ -413,12 +400,5 @@ mod tests {
         {
             assert_eq!(ago(at, Timestamp::from_ms(seconds * 1000)), want);
         }
-        for (ms, want) in [(1000, "1s"), (1500, "1500ms"), (90_000, "90s"), (7_200_000, "2h")] {
-            assert_eq!(typed_duration(ms), want);
-        }
-        assert_eq!(
-            [duration(999), duration(1250), duration(61_000)],
-            ["999 ms", "1.2 s", "1 min 1 s"]
-        );
     }
 }

@@ -32,8 +32,12 @@ impl From<VerifyError> for CliError {
 
 pub(super) fn run(cx: &Cx, args: VerifyArgs) -> Result<u8, CliError> {
     let ledger = cx.ledger()?;
+    let nothing = match args.range {
+        Some(_) => "no commit in that range",
+        None => "no commit since governance began",
+    };
     let report = verify::verify(&ledger, &VerifyAsk { revisions: args.range })?;
-    cx.answer(&object(&report), &text(cx, &report))?;
+    cx.answer(&object(&report), &text(cx, &report, nothing))?;
     if report.journals.is_empty() {
         cx.note(&no_journal(&ledger)?);
     }
@@ -111,11 +115,11 @@ pub(super) fn journal_line(journal: &JournalReport) -> String {
     }
 }
 
-fn text(cx: &Cx, report: &Report) -> String {
+fn text(cx: &Cx, report: &Report, nothing: &str) -> String {
     let rows: Vec<Vec<String>> = report.commits.iter().map(|c| row(c, cx.columns)).collect();
     let mut text = table_with_ids(&rows, "", cx.columns, 2);
     if report.commits.is_empty() {
-        text.push_str("no commit to look at\n");
+        text.push_str(&format!("{nothing}\n"));
     }
     text.extend(report.journals.iter().map(journal_line));
     let governed = report.commits.iter().filter(|c| c.outcome == Outcome::Governed).count();
@@ -179,7 +183,7 @@ mod tests {
         let cx = Cx::new(Env::fixed("/".into(), []), false);
         let one = "1".repeat(40);
         assert_eq!(
-            text(&cx, &report(Outcome::Ungoverned)),
+            text(&cx, &report(Outcome::Ungoverned), "none"),
             format!(
                 "ungoverned  {one}  no record names it; unlisted changes while the gate ran: 2\n\
                  journal 0123456789ab: 3 events hold, then {one}: sequence\\x1b\n\

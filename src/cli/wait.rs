@@ -59,8 +59,21 @@ pub(super) fn run(cx: &Cx, args: WaitArgs) -> Result<u8, CliError> {
     let ask = WaitAsk { targets, conditions: args.until, timeout_ms, since, all: args.all };
     let waited = wait::wait(&ledger, &ask)?;
     let state = waited.target.as_ref().map(|t| state_of(&ledger, t)).transpose()?;
-    cx.answer(&object(&waited, state.as_deref()), &text(&waited, state.as_deref()))?;
+    let mut answer = object(&waited, state.as_deref());
+    let mut told = text(&waited, state.as_deref());
+    if ask.all {
+        let standing = |target: &Target| Ok((target.clone(), state_of(&ledger, target)?));
+        let all = ask.targets.iter().map(standing).collect::<Result<Vec<_>, CliError>>()?;
+        answer["targets"] = all.iter().map(target_object).collect();
+        let others = all.iter().filter(|(target, _)| Some(target) != waited.target.as_ref());
+        told.extend(others.map(|(target, state)| state_lines(target.as_str(), state)));
+    }
+    cx.answer(&answer, &told)?;
     Ok(waited.exit)
+}
+
+fn target_object((target, state): &(Target, String)) -> Value {
+    json!({ "target": target.as_str(), "state": state })
 }
 
 fn targets(ledger: &Ledger, typed: &[String]) -> Result<Vec<Target>, CliError> {
@@ -125,10 +138,21 @@ fn text(waited: &Waited, state: Option<&str>) -> String {
     if let Some(event) = &waited.event {
         text.push_str(&seen::exact_line(event));
     }
+    text + &next_line(target, state)
+}
+
+/// How one of several stands.
+fn state_lines(target: &str, state: &str) -> String {
+    format!("{target} is {state}\n{}", next_line(target, state))
+}
+
+/// What to do about a policy that is blocked; nothing about others.
+fn next_line(target: &str, state: &str) -> String {
     if state == Status::Blocked.as_str() {
-        text.push_str(&format!("next: git agentproto policy show {target}\n"));
+        format!("next: git agentproto policy show {target}\n")
+    } else {
+        String::new()
     }
-    text
 }
 
 #[cfg(test)]

@@ -102,6 +102,28 @@ pub fn parse_duration_ms(text: &str) -> Result<u64, BadDuration> {
     number.checked_mul(factor).ok_or_else(syntax)
 }
 
+/// A duration for people, in the units that tell most of it; milliseconds.
+#[must_use]
+pub fn duration(ms: u64) -> String {
+    match ms {
+        0..1000 => format!("{ms} ms"),
+        1000..60_000 => format!("{}.{} s", ms / 1000, ms % 1000 / 100),
+        60_000..3_600_000 => format!("{} min {} s", ms / 60_000, ms % 60_000 / 1000),
+        _ => format!("{} h {} min", ms / 3_600_000, ms % 3_600_000 / 60_000),
+    }
+}
+
+/// A duration as it is typed: the largest unit that tells it without a remainder, two days and less in hours; milliseconds.
+#[must_use]
+pub fn typed_duration(ms: u64) -> String {
+    let units: [(u64, &str); 3] = [(3_600_000, "h"), (60_000, "m"), (1000, "s")];
+    if ms > 48 * 3_600_000 && ms.is_multiple_of(86_400_000) {
+        return format!("{}d", ms / 86_400_000);
+    }
+    let fits = units.iter().find(|(size, _)| ms > 0 && ms.is_multiple_of(*size));
+    fits.map_or_else(|| format!("{ms}ms"), |(size, unit)| format!("{}{unit}", ms / size))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -124,5 +146,16 @@ mod tests {
         for text in ["", "s", "-1s", "1 s", "1y", "99999999999999999999d"] {
             assert!(matches!(parse_duration_ms(text), Err(BadDuration::Syntax(_))), "{text}");
         }
+    }
+
+    #[test]
+    fn durations_are_told_in_the_units_people_write() {
+        for ms in [1000, 1500, 90_000, 7_200_000, 86_400_000, 172_800_000, 259_200_000] {
+            assert_eq!(parse_duration_ms(&typed_duration(ms)), Ok(ms));
+        }
+        let typed = [1000, 1500, 90_000, 7_200_000, 172_800_000, 259_200_000].map(typed_duration);
+        assert_eq!(typed, ["1s", "1500ms", "90s", "2h", "48h", "3d"]);
+        let told = [999, 1250, 61_000, 86_400_000].map(duration);
+        assert_eq!(told, ["999 ms", "1.2 s", "1 min 1 s", "24 h 0 min"]);
     }
 }

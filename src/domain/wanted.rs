@@ -22,7 +22,12 @@ impl Wanted {
         }
         let built =
             RegexBuilder::new(text).size_limit(limits::REQUIRE_OUTPUT_PROGRAM_BYTES).build();
-        built.map(Self).map_err(|e| format!("'{text}' is no regular expression: {e}"))
+        built.map(Self).map_err(|e| {
+            // What is wrong stands in the last line, below a drawing of the place.
+            let told = e.to_string();
+            let why = told.lines().last().unwrap_or_default().trim_start_matches("error: ");
+            format!("'{text}' is no regular expression: {why}")
+        })
     }
 
     /// True when a line of the output matches.

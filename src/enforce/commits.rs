@@ -227,7 +227,7 @@ fn walk(
     walk.map(|info| plain(info.map_err(|e| failed(&e))?.id)).collect()
 }
 
-fn plain(id: gix::ObjectId) -> Result<Oid, VerifyError> {
+pub(super) fn plain(id: gix::ObjectId) -> Result<Oid, VerifyError> {
     Oid::from_bytes(id.as_slice()).map_err(|e| VerifyError::Walk(e.to_string()))
 }
 

@@ -111,7 +111,14 @@ pub fn verify(ledger: &Ledger, ask: &VerifyAsk) -> Result<Report, VerifyError> {
     let trust = ledger.trust().map_err(|e| e.to_string());
     let chains = read_journals(ledger, trust.as_ref().ok())?;
     let began: Vec<_> = chains.iter().map(|c| c.began).collect();
-    let list = commits::list(&repo, objects, &meant, &began)?;
+    let mut list = commits::list(&repo, objects, &meant, &began)?;
+    // Older than governance: who names a commit asks about it all the same.
+    if let commits::Meant::Line(tip) = meant
+        && list.is_empty()
+        && ask.revisions.is_some()
+    {
+        list.push(commits::plain(tip)?);
+    }
     let bench = Bench::new(objects, &chains, signers(ledger, trust));
     let commits: Vec<Verified> = list.into_iter().map(|sha| bench.judge(sha)).collect();
     Ok(report(commits, &chains))
@@ -162,13 +169,14 @@ pub(super) fn journal_report(chain: &Chain) -> JournalReport {
 fn report(commits: Vec<Verified>, chains: &[Chain]) -> Report {
     let journals: Vec<JournalReport> = chains.iter().map(journal_report).collect();
     let sound = journals.iter().all(|j| j.ok);
-    let exit = if !sound || commits.iter().any(|c| c.outcome == Outcome::Unknown) {
-        exit::BROKEN
-    } else if commits.iter().all(|c| c.outcome == Outcome::Governed) {
-        exit::DONE
-    } else {
-        exit::NO
-    };
+    let exit =
+        if journals.is_empty() || !sound || commits.iter().any(|c| c.outcome == Outcome::Unknown) {
+            exit::BROKEN
+        } else if commits.iter().all(|c| c.outcome == Outcome::Governed) {
+            exit::DONE
+        } else {
+            exit::NO
+        };
     let whole = journals.iter().all(|j| j.from == 1);
     let completeness = match (journals.is_empty(), sound, whole) {
         (true, _, _) => "no journal here, nothing can be told",

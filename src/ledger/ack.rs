@@ -14,7 +14,7 @@ use crate::{
         input::{Asked, Input, JudgedAck, Signature},
         oid::Oid,
         policy::{AckRecord, Candidate, Policy, Status},
-        time::Timestamp,
+        time::{Timestamp, typed_duration},
     },
     limits,
     sign::{
@@ -345,7 +345,8 @@ fn life(expires_ms: u64) -> Result<i64, LedgerError> {
     let most = limits::ACK_EXPIRES_MAX_MS;
     let fits = i64::try_from(expires_ms).ok().filter(|_| expires_ms <= most);
     fits.ok_or_else(|| {
-        let because = format!("{expires_ms} ms, at most {most} are accepted");
+        let (asked, most) = (typed_duration(expires_ms), typed_duration(most));
+        let because = format!("{asked}, at most {most} is accepted");
         LedgerError::refused(Code::BadTime, "--expires", because)
     })
 }

@@ -15,7 +15,7 @@ use crate::{
         ids::{PolicyId, SessionId},
         input::{Covers, Input},
         policy::{CommitSpec, OnStale, PolicySpec, Then},
-        time::Timestamp,
+        time::{Timestamp, typed_duration},
         wanted::Wanted,
     },
     limits,
@@ -281,7 +281,8 @@ fn check_end(ask: &AttachAsk, problems: &mut Problems) {
 fn check_timeout(asked: Option<u64>, problems: &mut Problems) -> u64 {
     let timeout_ms = asked.unwrap_or(limits::GATE_TIMEOUT_DEFAULT_MS);
     if timeout_ms > limits::GATE_TIMEOUT_MAX_MS {
-        let why = format!("{timeout_ms} ms, at most {} are accepted", limits::GATE_TIMEOUT_MAX_MS);
+        let most = typed_duration(limits::GATE_TIMEOUT_MAX_MS);
+        let why = format!("{}, at most {most} is accepted", typed_duration(timeout_ms));
         problems.say(Code::GateTimeoutTooLong, "gate.timeoutMs", why);
     }
     if timeout_ms == 0 {

@@ -248,4 +248,8 @@ fn wait_and_verify_answer_by_their_exit_code() {
     env.git(&["commit", "-q", "--allow-empty", "-m", "by hand"]);
     let out = env.ap(&["verify", "main~1..main", "--json"]).exits(1);
     assert_eq!(text(&out.json()["commits"][0], "outcome"), "ungoverned", "not-governed: {out}");
+    // An older commit is looked at when it is named; an empty range holds nothing that is wrong.
+    let out = env.ap(&["verify", "main~1", "--json"]).exits(1);
+    assert_eq!(text(&out.json()["commits"][0], "outcome"), "ungoverned", "{out}");
+    assert!(env.ap(&["verify", "main..main"]).exits(0).out().contains("no commit in that range"));
 }

@@ -161,6 +161,14 @@ fn what_nobody_can_read_is_not_signed_and_does_not_land() {
         assert!(found["findings"].as_array().unwrap().iter().any(|f| about(&f)), "{found}");
         let refused = env.ap(&["ack", &policy, "--yes"]).exits(2);
         assert!(refused.err().contains("[candidate-unreadable]"), "{refused}");
+        let next = format!("git agentproto policy cancel {policy}");
+        for look in [&["status"][..], &["policy", "show", &policy]] {
+            let said = env.ap(look).exits(0).out();
+            assert!(said.contains("is lost: ") && said.contains(&next), "{said}");
+        }
+        let told = env.ap(&["status", "--json"]).exits(0).json();
+        assert!(text(&told["acks"][0], "lost").contains(&candidate), "{told:#}");
+        assert_eq!(text(&told["acks"][0], "nextStep"), next);
         assert_eq!(env.kinds(), before, "something was recorded");
     }
     // It is damaged between the answer and the landing.

@@ -145,6 +145,31 @@ fn a_stream_with_a_limit_ends_by_itself() {
 }
 
 #[test]
+fn waiting_for_all_tells_how_each_stands() {
+    let env = TestEnv::new();
+    let session = env.adopt("s");
+    let red = env.attach(&session, &["--", "false"]);
+    let green = env.attach(&session, &["--", "true"]);
+    env.ap(&["session", "report", &session, "turn-end"]).exits(0);
+    let waiting = env.awaiting("f.txt");
+    let args = ["wait", "--all", "--timeout", "30s", &green, &waiting, &red];
+    let said = env.ap(&args).exits(1).out();
+    for line in [
+        format!("{red} is blocked"),
+        format!("{green} is done"),
+        format!("{waiting} is awaiting-ack"),
+        format!("next: git agentproto policy show {red}"),
+    ] {
+        assert!(said.lines().any(|l| l == line), "{line} is not in:\n{said}");
+    }
+    let told = env.ap(&[&args[..], &["--json"]].concat()).exits(1).json();
+    let states = told["targets"].as_array().unwrap();
+    let states: Vec<_> = states.iter().map(|t| (text(t, "target"), text(t, "state"))).collect();
+    let want = [(green, "done"), (waiting, "awaiting-ack"), (red, "blocked")];
+    assert_eq!(states, want.map(|(id, state)| (id, state.to_owned())));
+}
+
+#[test]
 fn waiting_for_nothing_in_particular_means_the_open_policies() {
     let env = TestEnv::new();
     env.ap(&["wait", "--timeout", "0s"]).exits(4);

@@ -257,3 +257,56 @@ fn a_change_of_the_rule_files_is_told_wherever_it_counts_and_accepted_only_when_
     let refused = env.ap(&["trust"]).exits(6);
     assert!(refused.err().contains("allowlist-invalid"), "{refused}");
 }
+
+#[test]
+fn what_is_typed_wrong_is_told_as_it_was_typed() {
+    let env = TestEnv::new();
+    env.write("a.txt", "two\n");
+    let refused = |flags: &[&str], gate: &[&str], exit: i32| {
+        let words = ["commit", "--path", "a.txt", "-m", "m"];
+        env.ap(&[&words, flags, &["--"], gate].concat()).exits(exit).err()
+    };
+    for (flags, said) in [
+        (["--gate-timeout", "48h"], "48h, at most 24h"),
+        (["--gate-timeout", "90000s"], "25h, at most 24h"),
+        (["--expires", "9999d"], "--expires: 9999d, at most 3660d"),
+        (["--require-output", "a(b"], "'a(b' is no regular expression: unclosed group ["),
+    ] {
+        let told = refused(&flags, &["true"], if flags[0] == "--gate-timeout" { 6 } else { 129 });
+        assert!(told.contains(said), "{told}");
+    }
+}
+
+#[test]
+fn a_command_in_one_word_is_no_program() {
+    let env = TestEnv::new();
+    env.write("a.txt", "two\n");
+    let words = ["commit", "--path", "a.txt", "-m", "m", "--", "cat a.txt"];
+    for (args, again) in [
+        (&["allow", "--", "cat a.txt"][..], "git agentproto allow -- cat a.txt"),
+        (&["allow", "--", "sh -c", "a b"], "git agentproto allow -- sh -c 'a b'"),
+        (&words, "-- cat a.txt"),
+    ] {
+        let told = env.ap(args).exits(129).err();
+        assert!(told.contains("is one word") && told.contains(again), "{told}");
+    }
+}
+
+#[test]
+fn an_allowlist_that_is_none_is_named_once() {
+    let env = TestEnv::new();
+    env.allow_no_ack();
+    env.write("a.txt", "two\n");
+    for (content, why) in [
+        ("[]", "an object with \"version\" and \"commands\""),
+        (r#"{"version":1,"commands":["a b"]}"#, "'a b' is not one word"),
+    ] {
+        env.write(".agentproto/allowed-commands.json", content);
+        env.git(&["commit", "-qm", "rules", "--", ".agentproto"]);
+        let told = env.commit(&["a.txt"], &["true"]).exits(6).err();
+        let said: serde_json::Value = serde_json::from_str(&told).unwrap();
+        let message = said["error"]["message"].as_str().unwrap();
+        assert!(message.contains(why), "{message}");
+        assert_eq!(message.matches("allowlist").count(), 1, "{message}");
+    }
+}

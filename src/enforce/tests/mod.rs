@@ -234,7 +234,12 @@ fn a_branch_means_its_commits_since_governance_began() {
         let expected = [Outcome::Governed, Outcome::Ungoverned, Outcome::Governed];
         assert_eq!(outcomes, expected, "{revisions}");
     }
+    // Older than that: who names a commit asks about it.
     let report = lab.verify("HEAD~3");
+    assert_eq!((report.commits.len(), report.exit), (1, 1), "{report:?}");
+    assert_eq!(report.commits[0].outcome, Outcome::Ungoverned);
+    lab.git(&["checkout", "-q", "HEAD~3"]);
+    let report = lab.verify("");
     assert_eq!((report.commits.len(), report.exit), (0, 0), "nothing since then");
 }
 

@@ -2,6 +2,7 @@
 
 use crate::{
     code::Code,
+    domain::time::duration,
     runtime::runner::{Ended, Ran},
 };
 
@@ -53,7 +54,8 @@ pub fn verdict(ran: &Ran) -> Judged {
         Ended::Exited(code) => fail(format!("exit code {code}"), false),
         Ended::Signaled(name) => fail(format!("killed by {name}"), false),
         Ended::TimedOut => {
-            fail(format!("did not end in time, killed after {} ms", ran.duration_ms), true)
+            let after = duration(ran.duration_ms);
+            fail(format!("did not end in time, killed after {after}"), true)
         }
     }
 }

@@ -15,6 +15,7 @@ use crate::{
         gate::{GateEnd, GateResult, Verdict},
         path::RepoPath,
         policy::Policy,
+        time::duration,
     },
     engine, limits,
     runtime::{
@@ -302,7 +303,9 @@ fn refused(name: &str, ran: &Ran) -> Option<Trouble> {
         Ended::Exited(0) => None,
         Ended::Exited(code) => no(format!("exit code {code}")),
         Ended::Signaled(signal) => no(format!("git hook run was killed by {signal}")),
-        Ended::TimedOut => no(format!("did not end in time, killed after {} ms", ran.duration_ms)),
+        Ended::TimedOut => {
+            no(format!("did not end in time, killed after {}", duration(ran.duration_ms)))
+        }
     }
 }
 

@@ -25,7 +25,7 @@ pub const CONFIG_KEY: &str = "agentproto.allowedCommand";
 
 /// A source cannot be understood.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("allowlist {source_name}: {why}")]
+#[error("{source_name}: {why}")]
 pub struct AllowlistInvalid {
     /// File or key.
     pub source_name: String,
@@ -126,7 +126,7 @@ pub struct Listed {
 }
 
 #[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(deny_unknown_fields, expecting = "an object with \"version\" and \"commands\"")]
 struct FileForm {
     version: u32,
     commands: Vec<EntryForm>,

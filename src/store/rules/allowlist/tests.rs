@@ -159,7 +159,7 @@ fn a_malformed_file_is_refused_whole() {
         let before = whole.entries.len();
         let why = whole.add_file("the file", json.as_bytes(), Origin::User).unwrap_err();
         assert_eq!(why.code(), Code::AllowlistInvalid, "{json}");
-        assert!(why.to_string().starts_with("allowlist the file: "), "{why}");
+        assert!(why.to_string().starts_with("the file: "), "{why}");
         assert_eq!(whole.entries.len(), before);
     }
     let why = list(r#"{"version":1,"commands":["ls",1]}"#, Origin::User).unwrap_err();
