@@ -32,6 +32,19 @@ struct Place {
     below: Vec<u8>,
 }
 
+/// How a command of ours begins where it is typed next to this repository.
+pub(super) const TOOL: &str = "git agentproto";
+
+/// The same where the reader stands: elsewhere it names the directory. Programs know where they called.
+pub(super) fn tool(cx: &Cx, ledger: &Ledger) -> String {
+    let location = ledger.store().location();
+    let top = location.worktree.as_ref().map_or(&location.common_dir, |w| &w.top);
+    if cx.json || stands_in(cx, top) {
+        return TOOL.to_owned();
+    }
+    format!("{TOOL} -C {}", shell_word(top.as_os_str()))
+}
+
 /// The command that asks for the same once more; terminal things never reopen.
 pub(super) fn again(cx: &Cx, ledger: &Ledger, policy: &Policy) -> Result<String, CliError> {
     if policy.reason.as_deref() == Some(Code::NoSuchPath.as_str()) {
@@ -83,9 +96,8 @@ fn stands_in(cx: &Cx, top: &Path) -> bool {
 
 /// `attach` to the sessions that are left, `commit` when none is.
 fn words(policy: &Policy, alive: &[String], place: &Place) -> String {
-    let mut words: Vec<String> = vec!["git".into(), "agentproto".into()];
-    words.extend(place.dir.iter().flat_map(|dir| ["-C".to_owned(), dir.clone()]));
-    let mut line = shell_words::join(words);
+    let mut line = TOOL.to_owned();
+    line.extend(place.dir.iter().map(|dir| format!(" -C {}", shell_word(OsStr::new(dir)))));
     let mut words = Vec::new();
     if alive.is_empty() && policy.spec.commit.is_some() {
         line.push_str(" commit");

@@ -1,6 +1,11 @@
 //! The JSON objects of the answers (spec cli, Main JSON answers): every named field, null where not known.
 
-use super::{again::again, cx::Cx, error::CliError, names::Names};
+use super::{
+    again::{again, tool},
+    cx::Cx,
+    error::CliError,
+    names::Names,
+};
 use crate::{
     domain::{
         ack::Decision,
@@ -192,7 +197,7 @@ pub(super) fn next_step(
     ledger: &Ledger,
     policy: &Policy,
 ) -> Result<Option<String>, CliError> {
-    let name = name_of(cx, ledger, policy)?;
+    let (name, tool) = (name_of(cx, ledger, policy)?, tool(cx, ledger));
     match policy.status {
         Status::Blocked if policy.dismissed => Ok(None),
         Status::Blocked => again(cx, ledger, policy).map(Some),
@@ -200,16 +205,18 @@ pub(super) fn next_step(
         Status::Signing | Status::AwaitingAck
             if policy.is_expired(clock::now()) || stale(ledger, policy)?.is_some() =>
         {
-            Ok(Some(format!("git agentproto wait {name}")))
+            Ok(Some(format!("{tool} wait {name}")))
         }
-        Status::AwaitingAck if lost(ledger, policy).is_some() => Ok(Some(lost_step(cx, &name))),
+        Status::AwaitingAck if lost(ledger, policy).is_some() => {
+            Ok(Some(lost_step(cx, &tool, &name)))
+        }
         Status::Watching
         | Status::Gating
         | Status::Signing
         | Status::AwaitingAck
         | Status::Committing
         | Status::Done
-        | Status::Cancelled => Ok(open_step(cx, policy, &name)),
+        | Status::Cancelled => Ok(open_step(cx, &tool, policy, &name)),
     }
 }
 
@@ -222,15 +229,15 @@ fn name_of(cx: &Cx, ledger: &Ledger, policy: &Policy) -> Result<String, CliError
 }
 
 /// What to do next about an open policy called `name`, as far as its document alone tells.
-pub(super) fn open_step(cx: &Cx, policy: &Policy, name: &str) -> Option<String> {
+pub(super) fn open_step(cx: &Cx, tool: &str, policy: &Policy, name: &str) -> Option<String> {
     match policy.status {
         Status::Watching | Status::Gating | Status::Committing => {
-            Some(format!("git agentproto wait {name}"))
+            Some(format!("{tool} wait {name}"))
         }
         Status::Signing | Status::AwaitingAck if cx.inside_session().is_some() => {
             Some(FOR_A_PERSON.to_owned())
         }
-        Status::Signing | Status::AwaitingAck => Some(format!("git agentproto ack {name}")),
+        Status::Signing | Status::AwaitingAck => Some(format!("{tool} ack {name}")),
         Status::Blocked | Status::Done | Status::Cancelled => None,
     }
 }
@@ -261,10 +268,10 @@ pub(super) fn lost(ledger: &Ledger, policy: &Policy) -> Option<String> {
 }
 
 /// What to do where a candidate is lost, and its objects are nowhere else to be had.
-pub(super) fn lost_step(cx: &Cx, name: &str) -> String {
+pub(super) fn lost_step(cx: &Cx, tool: &str, name: &str) -> String {
     match cx.inside_session() {
         Some(_) => FOR_A_PERSON.to_owned(),
-        None => format!("git agentproto policy cancel {name}"),
+        None => format!("{tool} policy cancel {name}"),
     }
 }
 
@@ -330,16 +337,20 @@ fn process(process: &Process) -> (&'static str, Value) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::cli::again::TOOL;
     use crate::cli::testing::{cx, policy};
 
     #[test]
     fn the_next_step_is_a_command_outside_and_none_inside() {
         let waiting = policy("awaiting-ack");
-        let next = open_step(&cx(&[]), &waiting, "nightly");
+        let next = open_step(&cx(&[]), TOOL, &waiting, "nightly");
         assert_eq!(next.as_deref(), Some("git agentproto ack nightly"));
         let inside = cx(&[("AGENTPROTO_SESSION_ID", "ses_x")]);
-        assert_eq!(open_step(&inside, &waiting, "x").as_deref(), Some("waiting for a person"));
-        assert_eq!(open_step(&inside, &policy("done"), "x"), None);
+        assert_eq!(
+            open_step(&inside, TOOL, &waiting, "x").as_deref(),
+            Some("waiting for a person")
+        );
+        assert_eq!(open_step(&inside, TOOL, &policy("done"), "x"), None);
     }
 
     #[test]

@@ -1,7 +1,9 @@
 //! `policy attach|list|show|wait|ack|cancel|dismiss`: what happens when a session's turn ends.
 
 use super::{
-    ack, answer, attach,
+    ack,
+    again::{TOOL, tool},
+    answer, attach,
     cx::Cx,
     error::CliError,
     names::Names,
@@ -141,7 +143,7 @@ fn list(cx: &Cx, args: &ListArgs) -> Result<u8, CliError> {
 fn short(cx: &Cx, policy: &Policy) -> Value {
     answer::policy_short(
         policy,
-        answer::open_step(cx, policy, policy.policy_id.as_str()).as_deref(),
+        answer::open_step(cx, TOOL, policy, policy.policy_id.as_str()).as_deref(),
     )
 }
 
@@ -264,15 +266,18 @@ pub(super) fn show_text(cx: &Cx, ledger: &Ledger, policy: &Policy) -> Result<Str
         text.push_str(&format!("  next      {}\n", shown(&next)));
         if policy.status == Status::Blocked && cx.inside_session().is_none() {
             let name = Names::load(cx, ledger)?.of_policy(policy);
-            text.push_str(&format!("  or        {}\n", shown(&dismissal(&name))));
+            text.push_str(&format!(
+                "  or        {}\n",
+                shown(&dismissal(&tool(cx, ledger), &name))
+            ));
         }
     }
     Ok(text)
 }
 
 /// The command of somebody who wants nothing more of a blocked policy.
-pub(super) fn dismissal(name: &str) -> String {
-    format!("git agentproto policy dismiss {name}")
+pub(super) fn dismissal(tool: &str, name: &str) -> String {
+    format!("{tool} policy dismiss {name}")
 }
 
 /// Reason, last output and next step of a blocked policy, for whoever just caused it.
@@ -449,7 +454,7 @@ fn not_cancelled(ledger: &Ledger, id: &PolicyId, error: LedgerError) -> CliError
     let is_over = error.code() == Code::Terminal;
     let error = CliError::from(error);
     if is_over && is_blocked {
-        return error.with_hint(format!("to be done with it: {}", dismissal(id.as_str())));
+        return error.with_hint(format!("to be done with it: {}", dismissal(TOOL, id.as_str())));
     }
     error
 }

@@ -3,6 +3,7 @@
 //! Contract: only looks. What cannot be told is said to be unknown; it is never left out as if it were fine.
 
 use super::{
+    again::{TOOL, tool},
     answer,
     cx::Cx,
     doubt,
@@ -52,6 +53,8 @@ struct Overview {
     copied: Option<(WriterId, Option<PathBuf>)>,
     is_bare: bool,
     names: Names,
+    /// How a command begins where the reader stands.
+    tool: String,
 }
 
 /// A policy that waits for an ack.
@@ -127,6 +130,7 @@ impl Overview {
             copied: ledger.store().copied_from().map_err(LedgerError::from)?,
             is_bare: ledger.store().location().worktree.is_none(),
             names: Names::load(cx, ledger)?,
+            tool: shown(&tool(cx, ledger)),
         };
         for policy in all {
             match policy.status {
@@ -149,7 +153,7 @@ impl Overview {
     }
 
     fn to_json(&self, cx: &Cx) -> Value {
-        let step = |p: &Policy| answer::open_step(cx, p, p.policy_id.as_str());
+        let step = |p: &Policy| answer::open_step(cx, TOOL, p, p.policy_id.as_str());
         let open = |p: &Policy| answer::policy_short(p, step(p).as_deref());
         let with = |p: &Policy, name: &str, value: Value| {
             let mut short = open(p);
@@ -160,7 +164,7 @@ impl Overview {
             let mut short = with(&w.policy, "stale", w.stale.as_deref().into());
             short["lost"] = w.lost.as_deref().into();
             if w.is_lost() {
-                short["nextStep"] = answer::lost_step(cx, w.policy.policy_id.as_str()).into();
+                short["nextStep"] = answer::lost_step(cx, TOOL, w.policy.policy_id.as_str()).into();
             }
             short
         });
@@ -205,7 +209,10 @@ impl Overview {
         let blocked = self.blocked.iter().map(|b| (&b.policy, b.next.clone()));
         self.with_next_step(cx, &mut text, "Blocked:", &blocked.collect::<Vec<_>>());
         if !self.blocked.is_empty() && cx.inside_session().is_none() {
-            line(&mut text, &format!("  to be done with one: {}", policy::dismissal("POLICY")));
+            line(
+                &mut text,
+                &format!("  to be done with one: {}", policy::dismissal(&self.tool, "POLICY")),
+            );
         }
         part(
             &mut text,
@@ -247,7 +254,8 @@ impl Overview {
     fn acks_text(&self, cx: &Cx, text: &mut String) {
         let waiting = self.acks.iter().filter(|w| !w.is_past() && !w.is_lost());
         let waiting = waiting.map(|w| {
-            (&w.policy, answer::open_step(cx, &w.policy, &self.names.of_policy(&w.policy)))
+            let name = self.names.of_policy(&w.policy);
+            (&w.policy, answer::open_step(cx, &self.tool, &w.policy, &name))
         });
         self.with_next_step(cx, text, "Waiting for your ack:", &waiting.collect::<Vec<_>>());
         self.lost_text(cx, text);
@@ -261,8 +269,8 @@ impl Overview {
             if let Some(stale) = stale {
                 fitted(cx, text, stale);
             }
-            let next = format!("git agentproto wait {}", self.names.of_policy(policy));
-            line(text, &format!("      {next}"));
+            let name = self.names.of_policy(policy);
+            line(text, &format!("      {} wait {name}", self.tool));
         }
     }
 
@@ -277,7 +285,7 @@ impl Overview {
             let why = lost.as_deref().unwrap_or_default();
             line(text, &format!("      {}", shown(why)));
             line(text, "      get its objects back (git fsck names them), or begin anew:");
-            let next = answer::lost_step(cx, &self.names.of_policy(policy));
+            let next = answer::lost_step(cx, &self.tool, &self.names.of_policy(policy));
             line(text, &format!("      {}", shown(&next)));
         }
     }
@@ -295,7 +303,7 @@ impl Overview {
                 None => "it cannot be told whether somebody is serving",
             };
             let name = self.names.of_policy(policy);
-            line(text, &format!("      {who}: run git agentproto wait {}", shown(&name)));
+            line(text, &format!("      {who}: run {} wait {}", self.tool, shown(&name)));
         }
     }
 }

@@ -1,6 +1,6 @@
 //! `wait`: blocks until something is true of sessions and policies, and does meanwhile what others left to do.
 
-use super::{args, cx::Cx, error::CliError, seen};
+use super::{again::tool, args, cx::Cx, error::CliError, seen, text::shown};
 use crate::{
     code::Code,
     domain::{
@@ -60,13 +60,14 @@ pub(super) fn run(cx: &Cx, args: WaitArgs) -> Result<u8, CliError> {
     let waited = wait::wait(&ledger, &ask)?;
     let state = waited.target.as_ref().map(|t| state_of(&ledger, t)).transpose()?;
     let mut answer = object(&waited, state.as_deref());
-    let mut told = text(&waited, state.as_deref());
+    let tool = tool(cx, &ledger);
+    let mut told = text(&tool, &waited, state.as_deref());
     if ask.all {
         let standing = |target: &Target| Ok((target.clone(), state_of(&ledger, target)?));
         let all = ask.targets.iter().map(standing).collect::<Result<Vec<_>, CliError>>()?;
         answer["targets"] = all.iter().map(target_object).collect();
         let others = all.iter().filter(|(target, _)| Some(target) != waited.target.as_ref());
-        told.extend(others.map(|(target, state)| state_lines(target.as_str(), state)));
+        told.extend(others.map(|(target, state)| state_lines(&tool, target.as_str(), state)));
     }
     cx.answer(&answer, &told)?;
     Ok(waited.exit)
@@ -128,7 +129,7 @@ fn object(waited: &Waited, state: Option<&str>) -> Value {
     })
 }
 
-fn text(waited: &Waited, state: Option<&str>) -> String {
+fn text(tool: &str, waited: &Waited, state: Option<&str>) -> String {
     let target = waited.target.as_ref().map_or("nothing", Target::as_str);
     let state = state.unwrap_or("unknown");
     let mut text = format!("{target} is {state}\n");
@@ -138,18 +139,18 @@ fn text(waited: &Waited, state: Option<&str>) -> String {
     if let Some(event) = &waited.event {
         text.push_str(&seen::exact_line(event));
     }
-    text + &next_line(target, state)
+    text + &next_line(tool, target, state)
 }
 
 /// How one of several stands.
-fn state_lines(target: &str, state: &str) -> String {
-    format!("{target} is {state}\n{}", next_line(target, state))
+fn state_lines(tool: &str, target: &str, state: &str) -> String {
+    format!("{target} is {state}\n{}", next_line(tool, target, state))
 }
 
 /// What to do about a policy that is blocked; nothing about others.
-fn next_line(target: &str, state: &str) -> String {
+fn next_line(tool: &str, target: &str, state: &str) -> String {
     if state == Status::Blocked.as_str() {
-        format!("next: git agentproto policy show {target}\n")
+        format!("next: {} policy show {target}\n", shown(tool))
     } else {
         String::new()
     }
@@ -181,7 +182,7 @@ mod tests {
             r#"{"schema":"agentproto/wait/1","met":false,"target":null,"condition":null,"event":null,"state":null,"code":"timeout"}"#
         );
         assert_eq!(
-            text(&waited, Some("watching")),
+            text("git agentproto", &waited, Some("watching")),
             "nothing is watching\ntimeout: wait longer with --timeout\n"
         );
     }

@@ -5,7 +5,7 @@ use crate::{
     house::text,
 };
 use serde_json::{Value, json};
-use std::fs;
+use std::{fs, path::Path};
 
 fn status(env: &TestEnv, policy: &str) -> String {
     text(&env.policy(policy), "status")
@@ -570,6 +570,37 @@ fn a_red_report_says_why_and_what_to_do() {
     let step = text(&shown, "nextStep");
     assert!(step.starts_with(&format!("git agentproto -C {} attach ses_", env.repo().display())));
     assert!(step.contains("--path deep/f.txt "), "{step}");
+}
+
+/// `git -C` and a shell that stands elsewhere.
+#[test]
+fn what_is_to_be_typed_can_be_typed_where_the_reader_stands() {
+    let env = TestEnv::new();
+    let elsewhere = env.path("else where");
+    fs::create_dir(&elsewhere).unwrap();
+    let (repo, policy) = (env.repo().display().to_string(), env.awaiting("f.txt"));
+    env.allow_no_ack();
+    env.write("a.txt", "red\n");
+    env.commit(&["a.txt"], &["false"]).exits(1);
+    let from = |dir: &Path, args: &[&str]| {
+        let args = [&["-C", repo.as_str(), "agentproto"], args].concat();
+        env.run("git", &args).dir(dir).env("PWD", dir).done().exits(0).out()
+    };
+    let typed = |said: &str| -> Vec<String> {
+        let lines = said.lines().filter_map(|line| line.split_once("git agentproto "));
+        lines.map(|(_, rest)| format!("git agentproto {rest}")).collect()
+    };
+    let commands = typed(&from(&elsewhere, &["status"]));
+    assert_eq!(commands.len(), 3, "{commands:?}");
+    let away = format!("git agentproto -C {repo} ");
+    assert!(commands.iter().all(|command| command.starts_with(&away)), "{commands:?}");
+    let here = typed(&from(&env.repo(), &["status"]));
+    assert!(here.iter().all(|command| !command.contains(" -C ")), "{here:?}");
+    let shown = typed(&from(&elsewhere, &["policy", "show", &policy]));
+    assert_eq!(shown, [format!("{away}ack {policy}")]);
+    let line = format!("{} --reject --yes", shown[0]);
+    env.run("sh", &["-c", &line]).dir(&elsewhere).done().exits(0);
+    assert_eq!(status(&env, &policy), "cancelled");
 }
 
 #[test]
