@@ -43,6 +43,10 @@ impl Ledger {
         let tmp = self.store().location().agent_dir().join("tmp");
         let limit_ms = clock::now().ms().saturating_sub_unsigned(limits::SCRATCH_STALE_MS);
         let mut found = Vec::new();
+        // What a link leads to is somebody else's.
+        if files::look(&tmp)?.is_some_and(|found| found.is_symlink()) {
+            return Ok(found);
+        }
         for name in files::names(&tmp)? {
             let path = tmp.join(&name);
             let Some(name) = name.to_str() else { continue };

@@ -178,14 +178,15 @@ pub fn acquire(agent_dir: &Path, effect: &str) -> Result<Acquired, LiveError> {
     }
 }
 
-/// Effects whose owner and runner are both known to be gone, sorted. Nothing is locked by the look.
+/// Effects whose owner and runner are both known to be gone, sorted. Nothing is locked by the look. What is no record is
+/// nobody known to be gone: `fsck` tells of it.
 ///
 /// # Errors
-/// The directory or a record cannot be read.
+/// The directory cannot be read.
 pub fn abandoned(agent_dir: &Path) -> Result<Vec<String>, LiveError> {
     let mut found = Vec::new();
     for name in names(agent_dir)? {
-        let record = load(&agent_dir.join("live").join(&name))?;
+        let Ok(record) = load(&agent_dir.join("live").join(&name)) else { continue };
         let gone = |who: &ProcessId| process::alive(who) == Liveness::Gone;
         // One without a record may have been begun this moment.
         if record.is_some_and(|r| gone(&r.owner) && r.runner.as_ref().is_none_or(gone)) {

@@ -25,11 +25,11 @@ mod testlab;
 mod tests;
 mod work;
 
-use chain::{batch, building, commit, group, line, place, state, writer};
+use chain::{batch, building, commit, group, line, locking, place, state, writer};
 pub use chain::{journal, reading, segments};
 pub use commit::{Entry, Stamp};
 pub use error::StoreError;
-pub use healing::{checks, recovery, repair, retention};
+pub use healing::{checks, gits, recovery, repair, retention};
 pub use journal::{
     AppendError, Appended, Batch, Edit, GitView, NewEntry, Place, Snapshot, Tip, Written,
 };
@@ -55,7 +55,7 @@ use crate::{
     limits,
     sys::{
         env::Env,
-        files::{self, FileError},
+        files::{self, FileError, Unfit},
     },
 };
 use group::Group;
@@ -87,6 +87,8 @@ pub struct Store {
     line: Line<Group>,
     /// Nothing is written, caches included.
     looks_only: bool,
+    /// No link lay in the place of a directory of ours when it was opened.
+    has_own_directories: bool,
 }
 
 /// Sentences for a person, each to be said once.
@@ -123,9 +125,9 @@ fn require_own_directories(agent: &Path) -> Result<(), StoreError> {
         ["", "tmp", "packing", "merging", "seek", "live", "logs", "local", "damaged"];
     for name in NAMES {
         let dir = if name.is_empty() { agent.to_owned() } else { agent.join(name) };
-        if files::look(&dir)?.is_some_and(|found| found.is_symlink()) {
-            let why = std::io::Error::other("it is a symbolic link; put a directory in its place");
-            return Err(FileError::new("use", &dir, why).into());
+        let link = files::look(&dir)?.filter(std::fs::Metadata::is_symlink);
+        if let Some(unfit) = link.as_ref().and_then(Unfit::as_directory) {
+            return Err(FileError::new("use", &dir, std::io::Error::other(unfit)).into());
         }
     }
     Ok(())
@@ -138,12 +140,15 @@ impl Store {
     /// # Errors
     /// The repository cannot be worked with, or its journal is diverged or corrupt.
     pub fn open(location: Location, env: &Env) -> Result<Self, StoreError> {
-        let store = Self::open_as_it_is(location, env)?;
+        let mut store = Self::open_as_it_is(location, env)?;
+        require_own_directories(&store.agent)?;
+        store.has_own_directories = true;
         store.recover_if_free()?;
         Ok(store)
     }
 
-    /// The same without any recovery, for whoever looks at what is wrong.
+    /// The same without any recovery, for whoever looks at what is wrong: links in the place of our directories are
+    /// refused by whoever takes the lock.
     ///
     /// # Errors
     /// The repository cannot be worked with.
@@ -152,7 +157,6 @@ impl Store {
         let (common, agent) = (location.common_dir.clone(), location.agent_dir());
         let own = location.worktree.as_ref().map_or(&location.common_dir, |w| &w.git_dir);
         location::require_files(own, &location.common_dir)?;
-        require_own_directories(&agent)?;
         Ok(Self {
             hash,
             odb: odb::Odb::open(&location, owner)?,
@@ -167,6 +171,7 @@ impl Store {
             ref_wait_ms: limits::REF_LOCK_WAIT_MS,
             line: Line::new(),
             looks_only: false,
+            has_own_directories: false,
             location,
             agent,
         })
@@ -179,10 +184,14 @@ impl Store {
         self
     }
 
-    /// True where nothing may be changed.
+    /// True where nothing may be changed: it was promised, or a directory of ours leads to somebody else's.
     #[must_use]
     pub fn looks_only(&self) -> bool {
-        self.looks_only
+        self.looks_only || self.require_own_directories().is_err()
+    }
+
+    fn require_own_directories(&self) -> Result<(), StoreError> {
+        if self.has_own_directories { Ok(()) } else { require_own_directories(&self.agent) }
     }
 
     /// The same repository with small segments.

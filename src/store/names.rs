@@ -113,6 +113,36 @@ pub(super) fn chain_parts(full_name: &str) -> Option<(WriterId, Segment)> {
     parts(full_name.strip_prefix(JOURNALS).or_else(|| full_name.strip_prefix(EVIDENCE))?)
 }
 
+/// The namespaces of ours.
+pub(super) const OURS: [&str; 2] = ["refs/agentproto/", "refs/notes/agentproto/"];
+
+/// What belongs at a name in a namespace of ours.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Belongs {
+    /// Refs below it.
+    Directory,
+    /// A ref of ours.
+    Ref,
+    /// Either.
+    Either,
+}
+
+impl Belongs {
+    /// By the full name, without a slash at its end.
+    pub(super) fn at(full_name: &str) -> Self {
+        if chain_parts(full_name).is_some() || [NOTES_GATES, NOTES_ACKS].contains(&full_name) {
+            return Self::Ref;
+        }
+        let dir = format!("{full_name}/");
+        let chain = [JOURNALS, EVIDENCE].iter().find_map(|chains| dir.strip_prefix(chains));
+        let of_writer = chain
+            .and_then(|rest| rest.strip_suffix('/'))
+            .is_some_and(|w| w.parse::<WriterId>().is_ok());
+        let above = OURS.iter().chain(&[JOURNALS, EVIDENCE]).any(|known| dir == **known);
+        if of_writer || above { Self::Directory } else { Self::Either }
+    }
+}
+
 /// True for the names of refs that this program makes or fetches, or that a later version of it makes.
 pub(super) fn is_known(full_name: &str) -> bool {
     let later = [REQUESTS, SALVAGE];

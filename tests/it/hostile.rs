@@ -286,5 +286,76 @@ fn a_fifo_that_head_leads_to_is_named_by_every_command_and_waited_for_by_none() 
     clear(&main);
     fs::write(&main, held).unwrap();
     env.assert_no_gap();
+}
+
+#[test]
+fn garbage_in_a_file_of_gits_is_told_by_fsck_and_misleads_nobody() {
+    let env = lived_in();
+    let side = env.worktree("side");
+    env.git(&["pack-refs", "--all"]);
+    let mut packed = fs::read(git_dir(&env, "packed-refs")).unwrap_or_default();
+    packed.truncate(packed.len().saturating_sub(3));
+    let index = fs::read(git_dir(&env, "index")).unwrap();
+    let flipped = |at: usize| {
+        let mut bytes = index.clone();
+        bytes[at] ^= 0x41;
+        bytes
+    };
+    let of_head: Vec<Vec<u8>> =
+        vec![b"garbage\n".to_vec(), vec![], vec![0xff; 99], b"ref: x y".to_vec()];
+    let mut of_index = vec![b"garbage\n".to_vec(), vec![], b"DIRC".to_vec(), index[..40].to_vec()];
+    of_index.extend([4, 11, 20, 70, index.len() - 30, index.len() - 1].map(flipped));
+    let mut damages = vec![
+        (git_dir(&env, "HEAD"), of_head.clone()),
+        (git_dir(&env, "worktrees/side/HEAD"), of_head),
+        (git_dir(&env, "index"), of_index.clone()),
+        (git_dir(&env, "worktrees/side/index"), of_index),
+    ];
+    if !env.is_reftable() {
+        let words = b"# pack-refs with: peeled\n# not the first line\n".to_vec();
+        let packed = vec![b"garbage\n".to_vec(), packed, b"^no\n".to_vec(), vec![0; 99], words];
+        damages.push((git_dir(&env, "packed-refs"), packed));
+    }
+    for (path, all) in damages {
+        let held = fs::read(&path).unwrap();
+        for damage in all {
+            let shown = path.display().to_string();
+            fs::write(&path, &damage).unwrap();
+            let report = at_once(&env, &["fsck", "--json"], &shown);
+            assert_ne!(report.code(), 0, "{shown} holds {damage:?}: {report}");
+            let report = report.json();
+            let named = report["findings"].as_array().unwrap().iter();
+            let named: Vec<_> = named.filter(|f| text(f, "subject") == shown).collect();
+            assert_eq!(named.len(), 1, "{shown} holds {damage:?}: {report}");
+            for args in COMMANDS {
+                let done = at_once(&env, args, &shown);
+                assert!(!done.err().contains("panicked"), "{shown} holds {damage:?}: {done}");
+            }
+            fs::write(&path, &held).unwrap();
+            env.assert_no_gap();
+        }
+    }
+    env.ap_in(&side, &["fsck"]).exits(0);
+}
+
+#[test]
+fn a_stray_file_among_the_runs_is_told_by_fsck_put_aside_and_no_matter_for_gc() {
+    let env = lived_in();
+    let live = git_dir(&env, "agentproto/live");
+    let ours = "land.pol_00000000000000000000000000";
+    for (name, held) in [("stray", ""), ("no name of ours", "x"), (ours, "garbage"), ("x.y", "{}")]
+    {
+        let path = live.join(name);
+        fs::write(&path, held).unwrap();
+        env.ap(&["gc"]).exits(0);
+        let report = env.ap(&["fsck", "--json"]).exits(1).json();
+        let found = report["findings"].as_array().unwrap();
+        assert_eq!((found.len(), text(&found[0], "subject")), (1, path.display().to_string()));
+        env.ap(&["fsck", "--repair"]).exits(0);
+        assert!(!path.exists(), "{name} is still there");
+        assert!(git_dir(&env, &format!("agentproto/damaged/{name}.1")).exists());
+    }
+    // One of ours without a record was begun this moment.
+    fs::write(live.join(ours), "").unwrap();
     env.ap(&["fsck"]).exits(0);
 }

@@ -31,7 +31,9 @@ use report::Findings;
 /// # Errors
 /// The journal lock cannot be had.
 pub fn fsck(ledger: &Ledger) -> Result<FsckReport, VerifyError> {
-    ledger.settle_dead_allows();
+    if !ledger.store().looks_only() {
+        ledger.settle_dead_allows();
+    }
     let mut report = look(ledger)?;
     if !report.ok {
         report.confirm(look(ledger)?);
@@ -42,6 +44,7 @@ pub fn fsck(ledger: &Ledger) -> Result<FsckReport, VerifyError> {
 fn look(ledger: &Ledger) -> Result<FsckReport, VerifyError> {
     let mut found = Findings::default();
     side::misplaced(ledger, &mut found);
+    side::files_of_git(ledger, &mut found);
     let before = side::staged(ledger, &mut found);
     // Readers remove an index that they find wrong, so it is looked at before anything is read.
     journal::index(ledger, &mut found);
@@ -104,7 +107,8 @@ fn log(ledger: &Ledger, found: &mut Findings) -> Result<Recovered, VerifyError> 
         }
         Err(e) if e.code() == Code::ReadOnly => {
             let what = format!("nothing could be mended: {e}");
-            found.problem(Code::ReadOnly, "the write-ahead log", what);
+            found.add(Severity::Note, Code::ReadOnly, "the repository", what);
+            return would_mend(ledger, found);
         }
         Err(e) => unsound(e, found)?,
     }

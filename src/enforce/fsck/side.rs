@@ -1,15 +1,16 @@
 //! What lies beside the journal: files of ours, runs, packs and refs that belong to nobody.
 
-use super::report::Findings;
+use super::report::{Findings, Severity};
 use crate::{
     code::Code,
     domain::{digest::is_sha256, ids::PolicyId},
     enforce::chain::Chain,
     ledger::{Ledger, Remedy},
     limits,
-    store::{checks::Misplaced, landing},
+    store::{checks::Misplaced, gits::GitFile, landing},
     sys::{
         clock, digest, files,
+        lock::KernelLock,
         process::{self, Liveness, ProcessId},
     },
 };
@@ -26,6 +27,19 @@ pub(super) fn misplaced(ledger: &Ledger, found: &mut Findings) {
             }
         }
         Err(e) => found.store("files of agentproto", &e),
+    }
+}
+
+/// Files that git keeps can be read by git.
+pub(super) fn files_of_git(ledger: &Ledger, found: &mut Findings) {
+    match ledger.store().damaged_git_files() {
+        Ok(damaged) => {
+            for GitFile { path, what, hides_refs } in damaged {
+                let how = if hides_refs { Severity::Broken } else { Severity::Problem };
+                found.add(how, Code::StoreUnusable, &path.display().to_string(), what);
+            }
+        }
+        Err(e) => found.store("files of git", &e),
     }
 }
 
@@ -93,11 +107,18 @@ pub(super) fn outputs(ledger: &Ledger, found: &mut Findings) {
 }
 
 /// Runs whose owner and runner are gone. That is how a kill leaves them, and the next performer or `gc` clears it away;
-/// wrong is only a gate that nobody watches any more.
+/// wrong is only a gate that nobody watches any more, and what is no run at all.
 pub(super) fn runs(ledger: &Ledger, found: &mut Findings) {
     for path in below(ledger, "live", found) {
         let subject = path.display().to_string();
-        let Some(record) = json(&path) else { continue };
+        let Some(record) = json(&path) else {
+            stray(&path, found);
+            continue;
+        };
+        if record["owner"].is_null() {
+            stray(&path, found);
+            continue;
+        }
         let who = |name: &str| serde_json::from_value::<ProcessId>(record[name].clone()).ok();
         let gone = |who: ProcessId| process::alive(&who) == Liveness::Gone;
         if !who("owner").is_some_and(gone) || !who("runner").is_none_or(gone) {
@@ -117,6 +138,36 @@ pub(super) fn runs(ledger: &Ledger, found: &mut Findings) {
                 found.problem(Code::StoreUnusable, &subject, what);
             }
         }
+    }
+}
+
+/// A file among the runs that holds none: one of ours that is empty was begun this moment, or by somebody who died before
+/// anything was started.
+fn stray(path: &Path, found: &mut Findings) {
+    let name = path.file_name().and_then(|n| n.to_str()).unwrap_or_default();
+    let policy = name.split('.').nth(1).is_some_and(|id| id.parse::<PolicyId>().is_ok());
+    let bytes = match files::read_own(path, limits::SMALL_FILE_BYTES) {
+        Ok(Some(bytes)) => bytes,
+        Ok(None) => return,
+        // Told of by its kind.
+        Err(e) if e.code() == Code::NotRegular => return,
+        Err(_) => vec![1],
+    };
+    if policy && bytes.iter().all(|byte| *byte == 0) {
+        return;
+    }
+    let subject = path.display().to_string();
+    match KernelLock::try_acquire(path) {
+        Ok(Some(_)) => {
+            let what = "it does not say who runs".to_owned();
+            found.repairable(&subject, what, Remedy::PutFileAside { path: path.to_owned() });
+        }
+        Ok(None) => {
+            let what =
+                "it does not say who runs, and somebody does: whoever performs next waits for it";
+            found.problem(Code::StoreUnusable, &subject, what.to_owned());
+        }
+        Err(e) => found.problem(e.code(), &subject, e.to_string()),
     }
 }
 
@@ -209,6 +260,10 @@ pub(super) fn leftovers(
 /// The files in a directory of ours.
 fn below(ledger: &Ledger, dir: &str, found: &mut Findings) -> Vec<PathBuf> {
     let dir = ledger.store().location().agent_dir().join(dir);
+    // What a link leads to is somebody else's.
+    if files::look(&dir).is_ok_and(|found| found.is_some_and(|found| found.is_symlink())) {
+        return Vec::new();
+    }
     match files::names(&dir) {
         Ok(names) => {
             let paths = names.into_iter().map(|n| dir.join(n));

@@ -72,6 +72,7 @@ impl Store {
         turn: &Turn<'_, Group>,
         until: Instant,
     ) -> Result<KernelLock, StoreError> {
+        self.require_own_directories()?;
         files::make_dirs(&self.agent.join("tmp"))?;
         let path = self.agent.join("lock");
         if !turn.was_waited_for()

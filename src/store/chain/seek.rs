@@ -280,7 +280,7 @@ impl Store {
 
     fn seeker<'a>(&'a self, tip: &'a Tip) -> Seeker<'a> {
         let path = index_path(&self.agent, &tip.writer);
-        let index = Index::open(path, &tip.writer, (tip.id.as_bytes().len(), self.looks_only));
+        let index = Index::open(path, &tip.writer, (tip.id.as_bytes().len(), self.looks_only()));
         Seeker { store: self, tip, index }
     }
 }

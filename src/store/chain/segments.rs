@@ -222,12 +222,18 @@ impl Store {
         }
         Ok(pinned)
     }
-    /// The ends of the chains that keep alive what the events of a writer of this clone name, oldest first.
+    /// The ends of the chains that keep alive what the events of a writer of this clone name, oldest first; the log may
+    /// know of one that has no ref any more.
     pub(in crate::store) fn evidence_tips(
         &self,
         writer: &WriterId,
     ) -> Result<Vec<Oid>, StoreError> {
-        let names = self.refs.names(&evidence_dir(writer))?;
+        let dir = evidence_dir(writer);
+        let logged = self.with_sound_wal(|wal| {
+            Ok(wal.map(|wal| wal.tips().keys().cloned().collect::<Vec<_>>()).unwrap_or_default())
+        })?;
+        let mut names: BTreeSet<String> = self.refs.names(&dir)?.into_iter().collect();
+        names.extend(logged.into_iter().filter(|name| name.starts_with(&dir)));
         let mut tips = Vec::new();
         for name in names.iter().filter(|name| chain_parts(name).is_some()) {
             tips.extend(self.own_value(name)?);

@@ -6,15 +6,16 @@
 use crate::store::{
     Store, commit,
     error::StoreError,
-    names::{self, AGENT_DIR},
+    names::{self, AGENT_DIR, EVIDENCE, JOURNALS, chain_parts},
     object::Kind,
-    place::Local,
+    place::{Local, Noted},
     recovery::Recovered,
+    refs::RefFormat,
     tree::Mode,
 };
 use crate::{
     code::Code,
-    domain::{oid::Oid, time::Timestamp},
+    domain::{ids::WriterId, oid::Oid, time::Timestamp},
     limits,
     sys::files::{self, Unfit},
 };
@@ -39,7 +40,7 @@ pub enum SideFile {
 const DIRECTORIES: [&str; 8] =
     ["tmp", "packing", "merging", "seek", "live", "logs", "local", "damaged"];
 
-/// Something in our directory that is not of the kind that belongs there.
+/// Something in our directory or among our refs that is not of the kind that belongs there.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Misplaced {
     /// Where it is.
@@ -123,8 +124,8 @@ impl Store {
         Ok(damaged)
     }
 
-    /// What lies in our directory and is of another kind than belongs there. Everything we make is a regular file in a
-    /// directory; in `tmp` a directory may be made for a run.
+    /// What lies in our directory, or among our refs, and is of another kind than belongs there. Everything we make is a
+    /// regular file in a directory; in `tmp` a directory may be made for a run.
     ///
     /// # Errors
     /// The directory cannot be looked into.
@@ -134,6 +135,10 @@ impl Store {
         if let Some(unfit) = whole.as_ref().and_then(Unfit::as_directory) {
             return Ok(vec![Misplaced { path: self.agent.clone(), unfit }]);
         }
+        for (path, unfit) in self.refs.unfit()? {
+            found.push(Misplaced { path, unfit });
+        }
+        found.extend(self.dead_chains()?);
         for name in files::names(&self.agent)? {
             let path = self.agent.join(&name);
             let Some(there) = files::look(&path)? else { continue };
@@ -150,6 +155,33 @@ impl Store {
             }
         }
         Ok(found)
+    }
+
+    /// Refs of ours that name no commit, that the log does not prove and that can be made again without it: evidence, and
+    /// a journal whose last event was noted and is here. Others with a log are set again by whoever looks.
+    fn dead_chains(&self) -> Result<Vec<Misplaced>, StoreError> {
+        let mut found = Vec::new();
+        if self.refs.format() != RefFormat::Files {
+            return Ok(found);
+        }
+        for chains in [JOURNALS, EVIDENCE] {
+            for name in self.refs.names(chains)? {
+                let Some((writer, _)) = chain_parts(&name) else { continue };
+                let is_dead = matches!(self.own_value(&name), Err(StoreError::BrokenRef { .. }));
+                if is_dead && (chains == EVIDENCE || self.has_noted_end(&writer)?) {
+                    let unfit = Unfit::Kind { is: "a file that names no commit", belongs: "a ref" };
+                    found.push(Misplaced { path: self.location.common_dir.join(&name), unfit });
+                }
+            }
+        }
+        Ok(found)
+    }
+
+    fn has_noted_end(&self, writer: &WriterId) -> Result<bool, StoreError> {
+        match self.homes.seen(writer) {
+            Noted::Event(seen) => Ok(self.find_object(&seen.id)?.is_some()),
+            Noted::Nothing | Noted::Unreadable(_) => Ok(false),
+        }
     }
 
     /// Refs in our namespace that nothing of ours knows what to do with, each with what is wrong.

@@ -20,7 +20,7 @@ use crate::store::{
 use crate::{
     code::Code,
     domain::oid::Oid,
-    sys::files::{self, Durable},
+    sys::files::{self, Durable, FileError, Unfit},
 };
 use std::path::{Path, PathBuf};
 
@@ -69,8 +69,8 @@ impl Store {
         self.put_aside(path).map(Some)
     }
 
-    /// Moves what is of another kind than belongs at its place in our directory to where what is damaged is kept; none
-    /// when all is well there. The lock itself may be what is misplaced: then nobody else can have it either.
+    /// Moves what is of another kind than belongs at its place, in our directory or among our refs, to where what is
+    /// damaged is kept; none when all is well there. The lock itself may be what is misplaced: then nobody else can have it either.
     ///
     /// # Errors
     /// It cannot be moved.
@@ -84,6 +84,14 @@ impl Store {
             return Ok(None);
         }
         let damaged = self.agent.join("damaged");
+        if !path.starts_with(&self.agent) {
+            // A ref: its whole name tells more than the last part.
+            let name = path.strip_prefix(&self.location.common_dir).unwrap_or(path);
+            let stem = name.to_string_lossy().replace('/', "-");
+            let kept = free_name(&self.damaged_dir()?, Path::new(&stem))?;
+            files::rename(path, &kept)?;
+            return Ok(Some(kept));
+        }
         if !damaged.starts_with(path) {
             return self.put_aside(path).map(Some);
         }
@@ -110,6 +118,9 @@ impl Store {
 
     fn damaged_dir(&self) -> Result<PathBuf, StoreError> {
         let dir = self.agent.join("damaged");
+        if let Some(unfit) = files::look(&dir)?.as_ref().and_then(Unfit::as_directory) {
+            return Err(FileError::new("use", &dir, std::io::Error::other(unfit)).into());
+        }
         files::make_dirs(&dir)?;
         Ok(dir)
     }

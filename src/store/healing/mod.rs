@@ -3,6 +3,7 @@
 //! Contract: only what the log or the journal proves is restored; what is damaged is kept; contradictions are reported.
 
 pub mod checks;
+pub mod gits;
 pub(super) mod mending;
 mod preview;
 pub mod recovery;

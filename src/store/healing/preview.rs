@@ -1,13 +1,14 @@
 //! What a recovery would do, told and not done.
 //!
 //! Contract: writes nothing in the repository and nothing beside it. What is under way in another process may look
-//! as if it had to be mended; where the journal lock is there, it is waited for.
+//! as if it had to be mended; where the journal lock is there and can be had, it is waited for.
 
 use super::recovery::require_further;
 use crate::store::{
-    Store, checkpoint::each_once, error::StoreError, names::journal_ref, place::End, writer,
+    Store, checkpoint::each_once, error::StoreError, locking::Locked, names::journal_ref,
+    place::End, writer,
 };
-use crate::sys::files;
+use crate::{code::Code, sys::files};
 
 impl Store {
     /// What the next recovery mends, each as the name of what it concerns and a sentence.
@@ -17,7 +18,7 @@ impl Store {
     pub fn would_mend(&self) -> Result<Vec<(String, String)>, StoreError> {
         // Nobody writes where the lock never was: it is made by whoever takes it.
         let lock = self.agent.join("lock");
-        let _lock = if files::is_there(&lock)? { Some(self.lock()?) } else { None };
+        let _lock = if files::is_there(&lock)? { self.lock_to_look()? } else { None };
         let mut all = self.would_move()?;
         if all.is_empty() {
             all.extend(self.would_put_back()?);
@@ -28,6 +29,15 @@ impl Store {
             all.push(("objects of the journal".to_owned(), what));
         }
         Ok(all)
+    }
+
+    /// None where nothing can be written, or something else lies in its place: then nobody has it from here.
+    fn lock_to_look(&self) -> Result<Option<Locked<'_>>, StoreError> {
+        match self.lock() {
+            Ok(lock) => Ok(Some(lock)),
+            Err(e) if matches!(e.code(), Code::ReadOnly | Code::NotRegular) => Ok(None),
+            Err(e) => Err(e),
+        }
     }
 
     /// Refs that do not show what the log says.

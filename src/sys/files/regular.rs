@@ -6,7 +6,7 @@
 //! pipe.
 
 use super::{FileError, Op, absent, access, open_given};
-use crate::code::Code;
+use crate::{code::Code, limits};
 use std::{
     fs::{File, FileType, Metadata, OpenOptions},
     io::{self, Read},
@@ -39,6 +39,13 @@ impl Unfit {
     pub fn as_file(found: &Metadata) -> Option<Self> {
         let belongs = "a regular file";
         (!found.is_file()).then(|| Self::Kind { is: word(found.file_type()), belongs })
+    }
+
+    /// What is found where a ref of git belongs; none when that can be one.
+    #[must_use]
+    pub fn as_ref(found: &Metadata) -> Option<Self> {
+        let most = limits::SMALL_FILE_BYTES;
+        Self::as_file(found).or_else(|| (found.len() > most).then_some(Self::Larger { most }))
     }
 
     /// What is found where a directory belongs; none when it is one.

@@ -5,7 +5,7 @@
 //! of our files that a later lock holder finds was left by a dead process. A foreign lock is waited for
 //! and left alone. Nothing here starts a program.
 
-use super::{Stored, broken};
+use super::{Stored, broken, is_name};
 use crate::{
     domain::oid::{HashKind, Oid},
     limits,
@@ -13,9 +13,9 @@ use crate::{
         error::StoreError,
         failpoint,
         loose::fresh_name,
-        names::{AGENT_DIR, REF_TMP_PREFIX},
+        names::{AGENT_DIR, Belongs, OURS, REF_TMP_PREFIX},
     },
-    sys::files::{self, Durable, FileId},
+    sys::files::{self, Durable, FileId, Unfit},
 };
 use std::{
     collections::BTreeMap,
@@ -113,6 +113,63 @@ impl RefFiles {
     /// True when there is no `packed-refs` file.
     pub(super) fn lacks_packed(&self) -> Result<bool, StoreError> {
         Ok(FileId::at(&self.common.join("packed-refs"))?.is_none())
+    }
+
+    /// Why git takes `packed-refs` for damaged; none when it does not, or there is none.
+    pub(super) fn packed_damage(&self) -> Result<Option<String>, StoreError> {
+        let path = self.common.join("packed-refs");
+        let Some(data) = files::read_optional(&path, limits::PACKED_REFS_BYTES)? else {
+            return Ok(None);
+        };
+        let mut lines = (1..).zip(data.split_inclusive(|b| *b == b'\n'));
+        let bad = lines.find(|(number, line)| {
+            let line = line.strip_suffix(b"\n").and_then(|line| std::str::from_utf8(line).ok());
+            let is_head = |line: &str| *number == 1 && line.starts_with('#');
+            !line.is_some_and(|line| is_head(line) || self.is_packed(line))
+        });
+        Ok(bad.map(|(number, _)| format!("line {number} names no ref")))
+    }
+
+    /// True for a line that git writes there.
+    fn is_packed(&self, line: &str) -> bool {
+        if let Some(peeled) = line.strip_prefix('^') {
+            return self.id(peeled).is_some();
+        }
+        line.split_once(' ').is_some_and(|(id, name)| self.id(id).is_some() && is_name(name))
+    }
+
+    /// What lies in the place of a ref of ours, or of a directory of such, and cannot be one.
+    pub(super) fn unfit(&self) -> Result<Vec<(PathBuf, Unfit)>, StoreError> {
+        let mut found = Vec::new();
+        for top in OURS {
+            self.unfit_at(top.trim_end_matches('/'), &mut found)?;
+        }
+        Ok(found)
+    }
+
+    fn unfit_at(&self, name: &str, found: &mut Vec<(PathBuf, Unfit)>) -> Result<(), StoreError> {
+        let path = self.common.join(name);
+        // As git, through links; one that leads nowhere is no ref.
+        let Some(there) = files::look_through(&path)? else { return Ok(()) };
+        let belongs = Belongs::at(name);
+        let unfit = match belongs {
+            Belongs::Directory => Unfit::as_directory(&there),
+            // What git emptied goes by itself.
+            Belongs::Ref if there.is_dir() && !holds_file(&path)? => None,
+            Belongs::Ref => Unfit::as_ref(&there),
+            Belongs::Either if there.is_dir() => None,
+            Belongs::Either => Unfit::as_ref(&there),
+        };
+        if let Some(unfit) = unfit {
+            found.push((path, unfit));
+        } else if there.is_dir() && belongs != Belongs::Ref {
+            for below in files::names(&path)? {
+                if let Some(below) = below.to_str().filter(|name| !name.ends_with(".lock")) {
+                    self.unfit_at(&format!("{name}/{below}"), found)?;
+                }
+            }
+        }
+        Ok(())
     }
 
     /// What the file of a loose ref holds.
@@ -236,6 +293,17 @@ impl RefFiles {
         }
         Ok(removed)
     }
+}
+
+/// True when a file is in the directory or below it.
+fn holds_file(dir: &Path) -> Result<bool, StoreError> {
+    for name in files::names(dir)? {
+        let path = dir.join(name);
+        if !files::look(&path)?.is_some_and(|found| found.is_dir()) || holds_file(&path)? {
+            return Ok(true);
+        }
+    }
+    Ok(false)
 }
 
 fn locks_below(dir: &Path, into: &mut Vec<PathBuf>) -> Result<(), StoreError> {

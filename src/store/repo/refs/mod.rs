@@ -330,6 +330,22 @@ impl Refs {
         }
     }
 
+    /// What lies in the place of a ref of ours, or of a directory of such, and cannot be one; each by its path.
+    pub(in crate::store) fn unfit(&self) -> Result<Vec<(PathBuf, disk::Unfit)>, StoreError> {
+        match &self.reader.0 {
+            Backend::Files(backend) => backend.unfit(),
+            Backend::Reftable(_) => Ok(Vec::new()),
+        }
+    }
+
+    /// Why git cannot read what it keeps of all refs in one file; none where it can, or keeps no such file.
+    pub(in crate::store) fn packed_damage(&self) -> Result<Option<String>, StoreError> {
+        match &self.reader.0 {
+            Backend::Files(backend) => backend.packed_damage(),
+            Backend::Reftable(_) => Ok(None),
+        }
+    }
+
     /// What is stored under a name that holds no id, as a file would have it.
     pub(in crate::store) fn bytes(&self, name: &str) -> Result<Vec<u8>, StoreError> {
         check_name(name)?;
