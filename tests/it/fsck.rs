@@ -186,7 +186,9 @@ fn files_of_ours_that_are_damaged_are_told_anew() {
     let mut forged = good.clone();
     forged[40] ^= 1;
     fs::write(&seek, forged).unwrap();
-    assert_eq!(text(&findings(&env, 1)[0], "subject"), "the index of events");
+    let found = findings(&env, 0);
+    assert_eq!((found.len(), text(&found[0], "subject")), (1, "the index of events".to_owned()));
+    assert_eq!(text(&found[0], "severity"), "note");
     repairs(&env, 1);
     assert_eq!(fs::read(&seek).unwrap(), good);
     assert_eq!(env.journal(), own);

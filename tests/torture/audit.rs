@@ -78,20 +78,10 @@ pub(crate) fn judge_beside_cleaners(repo: &Repo<'_>, acks: &[Ack]) -> Outcome<Ve
     Ok(verdict)
 }
 
-/// True when nothing is wrong but the index of events: a cache that is never synced and never believed, so a power cut may
-/// tear it; whoever reads by it makes it anew.
-fn only_the_index(report: &str) -> bool {
-    let report: serde_json::Value = serde_json::from_str(report).unwrap_or_default();
-    let findings = report["findings"].as_array().map_or(&[][..], Vec::as_slice);
-    let wrong = findings.iter().filter(|f| f["severity"] != "note");
-    report["findings"].is_array()
-        && wrong.into_iter().all(|f| f["subject"] == "the index of events")
-}
-
 fn judge_but_leftovers(repo: &Repo<'_>, acks: &[Ack]) -> Outcome<Verdict> {
     let mut verdict = Verdict { acked: acks.len() as u64, ..Verdict::default() };
     let fsck = repo.tool(&["fsck", "--json"])?;
-    if fsck.code != 0 && !only_the_index(&fsck.out) {
+    if fsck.code != 0 {
         verdict.problems.push(format!("recovery is not content: {fsck}"));
     }
     match chain(repo) {

@@ -19,7 +19,11 @@ pub(super) fn index(ledger: &Ledger, found: &mut Findings) {
     let damage = store.own_tip().and_then(|tip| tip.map_or(Ok(None), |t| store.index_damage(&t)));
     match damage {
         Ok(None) => {}
-        Ok(Some(what)) => found.repairable("the index of events", what, Remedy::RebuildIndex),
+        // Never synced and never believed, so a power cut may tear it: nothing that anybody is told comes from it alone.
+        Ok(Some(what)) => {
+            found.note("the index of events", format!("{what}; whoever reads by it makes it anew"));
+            found.offer(Remedy::RebuildIndex);
+        }
         // A journal that cannot be followed is told of where it is read.
         Err(e) if e.is_damage() => {}
         Err(e) => found.problem(e.code(), "the index of events", e.to_string()),
