@@ -9,6 +9,7 @@ mod commits;
 pub mod fsck;
 mod judge;
 mod kept;
+mod replay;
 #[cfg(test)]
 mod tests;
 pub mod verify;

@@ -5,9 +5,10 @@
 
 pub use super::judge::Verified;
 use super::{
-    chain::{self, Chain},
+    chain::Chain,
     commits::{self, Objects},
     judge::{Bench, Outcome},
+    replay,
 };
 use crate::{
     code::{Code, exit},
@@ -133,7 +134,7 @@ pub(super) fn read_journals(
     let ours = trust.map(|t| t.repo_id.to_string());
     let journals = ledger.store().journals()?;
     let read = |tip| {
-        let mut chain = chain::read(objects, tip);
+        let mut chain = replay::read(objects, tip);
         chain.require_repo(ours.as_deref());
         chain
     };
