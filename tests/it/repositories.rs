@@ -723,3 +723,38 @@ fn links_in_the_place_of_our_files_are_not_followed() {
         ("theirs".to_owned(), "theirs".to_owned())
     );
 }
+
+#[test]
+fn a_worktree_that_was_moved_by_hand_has_its_index_after_a_landing_and_works_once_repaired() {
+    let env = TestEnv::new();
+    let session = env.adopt_in(&env.worktree("linked"), "s");
+    let policy = env.awaiting_of(&session, &env.path("linked"), "f.txt");
+    let moved = env.path("moved");
+    fs::rename(env.path("linked"), &moved).unwrap();
+    for command in [&["ack", &policy, "--yes"] as &[&str], &["status"], &["verify"]] {
+        let refused = env.ap_in(&moved, command).exits(128).err();
+        assert!(refused.contains("moved by hand: run git worktree repair in it"), "{refused}");
+    }
+    env.ap(&["ack", &policy, "--yes"]).exits(0);
+    assert_eq!(env.git_in(&moved, &["status", "--porcelain"]), "");
+    env.git_in(&moved, &["worktree", "repair"]);
+    fs::write(moved.join("g.txt"), "g\n").unwrap();
+    let args = ["commit", "--json", "--path=g.txt", "-m", "g", "--", "true"];
+    let again = text(&env.ap_in(&moved, &args).exits(5).json(), "policyId");
+    env.ap_in(&moved, &["ack", &again, "--yes"]).exits(0);
+    assert_eq!(env.git_in(&moved, &["status", "--porcelain"]), "");
+    env.ap(&["fsck"]).exits(0);
+}
+
+#[test]
+fn a_worktree_whose_path_holds_a_newline_is_a_worktree() {
+    let env = TestEnv::new();
+    let odd = env.path("one\ntwo ");
+    env.git(&["worktree", "add", "-q", "-b", "odd", odd.to_str().unwrap()]);
+    fs::write(odd.join("f.txt"), "f\n").unwrap();
+    let args = ["commit", "--json", "--path=f.txt", "-m", "f", "--", "true"];
+    let policy = text(&env.ap_in(&odd, &args).exits(5).json(), "policyId");
+    env.ap_in(&env.repo(), &["ack", &policy, "--yes"]).exits(0);
+    assert_eq!(env.git_in(&odd, &["status", "--porcelain"]), "");
+    env.ap_in(&odd, &["verify", "odd~1..odd"]).exits(0);
+}

@@ -167,7 +167,7 @@ impl Ledger {
             listed,
             lock_wait_ms: LandCtx::LOCK_WAIT_MS,
         };
-        act(ctx, &location.worktrees()?)
+        act(ctx, &location.worktrees_with_index()?)
             .map_err(|e| LedgerError::refused(e.code(), branch, e.to_string()))
     }
 }

@@ -121,7 +121,7 @@ impl Plan<'_> {
             listed,
             lock_wait_ms: LandCtx::LOCK_WAIT_MS,
         };
-        Ok(act(ctx, &location.worktrees().map_err(LedgerError::from)?)?)
+        Ok(act(ctx, &location.worktrees_with_index().map_err(LedgerError::from)?)?)
     }
 
     /// True when the branch holds the candidate. What a killed landing left is finished or taken back before the look.

@@ -148,6 +148,7 @@ pub fn discover(env: &Env) -> Result<Location, OpenError> {
     let mut location = Location { common_dir, worktree: None, prefix: Vec::new() };
     if let Some(above) = &found.dot_git_in {
         location.require_nothing_lost(&cwd, above)?;
+        require_not_moved(&git_dir, above)?;
     }
     let top = match (named("GIT_WORK_TREE"), found.dot_git_in) {
         (Some(top), _) => Some(top),
@@ -178,6 +179,21 @@ impl Location {
     /// # Errors
     /// git's administrative files cannot be read.
     pub fn worktrees(&self) -> Result<Vec<Worktree>, OpenError> {
+        let all = self.with_index()?;
+        Ok(all.into_iter().filter_map(|(worktree, there)| there.then_some(worktree)).collect())
+    }
+
+    /// As [`Location::worktrees`], with those whose directory is not where git keeps it: moved by hand, say, or on a disk
+    /// that is away. Their index is here, and goes with their branch all the same.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn worktrees_with_index(&self) -> Result<Vec<Worktree>, OpenError> {
+        Ok(self.with_index()?.into_iter().map(|(worktree, _)| worktree).collect())
+    }
+
+    /// Every worktree, and whether its directory is there.
+    fn with_index(&self) -> Result<Vec<(Worktree, bool)>, OpenError> {
         let above = self.common_dir.parent().filter(|_| self.common_dir.ends_with(".git"));
         let own = self.worktree.as_ref().filter(|w| w.id == ".").map(|w| w.top.clone());
         let main = match own {
@@ -188,7 +204,7 @@ impl Location {
         if let Some(top) = main
             && files::is_dir(&top)?
         {
-            list.push(self.worktree_at(self.common_dir.clone(), real(&top)?)?);
+            list.push((self.worktree_at(self.common_dir.clone(), real(&top)?)?, true));
         }
         let admin = self.common_dir.join("worktrees");
         for name in files::names(&admin)? {
@@ -197,9 +213,10 @@ impl Location {
             if git_dir.file_name().and_then(OsStr::to_str).is_none() {
                 continue;
             }
-            if let Some(top) = linked_top(&git_dir)? {
-                list.push(self.worktree_at(git_dir, real(&top)?)?);
-            }
+            let Some(top) = kept_top(&git_dir)? else { continue };
+            let there = is_checkout(&top)?;
+            let top = if there { real(&top)? } else { top };
+            list.push((self.worktree_at(git_dir, top)?, there));
         }
         Ok(list)
     }
@@ -217,7 +234,7 @@ impl Location {
             else {
                 continue;
             };
-            let dot_git = admin.join(&name).join(first_line(&data));
+            let dot_git = admin.join(&name).join(path_in(&data));
             // One that is gone altogether is not where anybody stands.
             let Some(top) = dot_git.parent().and_then(|top| files::real(top).ok()) else {
                 continue;
@@ -327,15 +344,16 @@ fn through_gitfile(path: &Path) -> Result<Option<PathBuf>, OpenError> {
         return Ok(files::is_dir(path)?.then(|| path.to_owned()));
     }
     let data = files::read_optional(path, limits::SMALL_FILE_BYTES)?.unwrap_or_default();
-    let target = data.strip_prefix(b"gitdir: ").map(first_line).ok_or_else(|| {
+    let target = data.strip_prefix(b"gitdir: ").map(path_in).ok_or_else(|| {
         OpenError::Malformed { path: path.to_owned(), reason: "no 'gitdir:' line".to_owned() }
     })?;
     Ok(Some(path.parent().unwrap_or(path).join(target)))
 }
 
-fn first_line(data: &[u8]) -> PathBuf {
-    let line = data.split(|b| *b == b'\n').next().unwrap_or_default();
-    PathBuf::from(std::ffi::OsString::from_vec(line.trim_ascii_end().to_vec()))
+/// A path as git keeps it in a file: all of it but the end of its line. A path may hold newlines, too.
+fn path_in(data: &[u8]) -> PathBuf {
+    let end = data.iter().rposition(|b| !matches!(b, b'\n' | b'\r')).map_or(0, |at| at + 1);
+    PathBuf::from(std::ffi::OsString::from_vec(data[..end].to_vec()))
 }
 
 /// Refuses what git, the library and we would wait for in the place of a file that opening reads.
@@ -367,20 +385,38 @@ fn is_git_dir(dir: &Path) -> bool {
 
 fn common_of(git_dir: &Path) -> Result<PathBuf, OpenError> {
     match files::read_optional(&git_dir.join("commondir"), limits::SMALL_FILE_BYTES)? {
-        Some(data) => real(&git_dir.join(first_line(&data))),
+        Some(data) => real(&git_dir.join(path_in(&data))),
         None => real(git_dir),
     }
 }
 
 /// The top directory of a linked worktree; none when its checkout is gone.
 fn linked_top(git_dir: &Path) -> Result<Option<PathBuf>, OpenError> {
-    let Some(data) = files::read_optional(&git_dir.join("gitdir"), limits::SMALL_FILE_BYTES)?
-    else {
-        return Ok(None);
-    };
-    let dot_git = git_dir.join(first_line(&data));
-    let there = files::look_through(&dot_git)?.is_some();
-    Ok(dot_git.parent().filter(|_| there).map(Path::to_owned))
+    let Some(top) = kept_top(git_dir)? else { return Ok(None) };
+    Ok(is_checkout(&top)?.then_some(top))
+}
+
+/// Refuses a linked worktree that is not where git keeps it: git finds the repository from there, but nobody finds it
+/// from the repository.
+fn require_not_moved(git_dir: &Path, top: &Path) -> Result<(), OpenError> {
+    match kept_top(git_dir)? {
+        Some(kept) if !is_checkout(&kept)? => {
+            let why = "it was moved by hand: run git worktree repair in it";
+            Err(OpenError::Lost { path: top.to_owned(), why })
+        }
+        Some(_) | None => Ok(()),
+    }
+}
+
+/// The top directory of a linked worktree as git keeps it, be it there or not.
+fn kept_top(git_dir: &Path) -> Result<Option<PathBuf>, OpenError> {
+    let data = files::read_optional(&git_dir.join("gitdir"), limits::SMALL_FILE_BYTES)?;
+    let dot_git = data.map(|data| git_dir.join(path_in(&data)));
+    Ok(dot_git.and_then(|path| path.parent().map(Path::to_owned)))
+}
+
+fn is_checkout(top: &Path) -> Result<bool, OpenError> {
+    Ok(files::look_through(&top.join(".git"))?.is_some())
 }
 
 #[cfg(test)]
