@@ -359,3 +359,29 @@ fn a_stray_file_among_the_runs_is_told_by_fsck_put_aside_and_no_matter_for_gc() 
     fs::write(live.join(ours), "").unwrap();
     env.ap(&["fsck"]).exits(0);
 }
+
+#[test]
+fn what_lies_in_the_place_of_the_notes_outside_holds_up_nothing_and_is_named() {
+    let env = lived_in();
+    let state = env.home().join(".local/state/agentproto");
+    let kept = env.path("kept");
+    for dir in [state.clone(), state.join("writers")] {
+        fs::rename(&dir, &kept).unwrap();
+        let shown = dir.display().to_string();
+        put_fifo(&env, &dir);
+        for args in COMMANDS {
+            let done = at_once(&env, args, &shown);
+            assert!(done.code() == 0 || args[0] == "fsck" || args[0] == "verify", "{done}");
+        }
+        let report = env.ap(&["fsck", "--json"]).exits(1).json();
+        let findings = report["findings"].as_array().unwrap();
+        let named = findings.iter().find(|f| text(f, "subject") == shown);
+        let named = named.unwrap_or_else(|| panic!("{shown} is not named: {report}"));
+        assert_eq!(text(named, "code"), "not-a-regular-file");
+        assert!(text(named, "what").starts_with("it is a fifo, not a directory"), "{named}");
+        clear(&dir);
+        fs::rename(&kept, &dir).unwrap();
+        env.ap(&["fsck"]).exits(0);
+        env.assert_no_gap();
+    }
+}

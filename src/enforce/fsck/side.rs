@@ -28,6 +28,16 @@ pub(super) fn misplaced(ledger: &Ledger, found: &mut Findings) {
         }
         Err(e) => found.store("files of agentproto", &e),
     }
+    match ledger.store().misplaced_notes() {
+        Ok(None) => {}
+        Ok(Some(Misplaced { path, unfit })) => {
+            let what = format!(
+                "{unfit}: until it is moved away no copy of this repository is told from it"
+            );
+            found.problem(Code::NotRegular, &path.display().to_string(), what);
+        }
+        Err(e) => found.store("notes about journals", &e),
+    }
 }
 
 /// Files that git keeps can be read by git.

@@ -19,7 +19,7 @@ use crate::{
     limits,
     sys::{
         env::Env,
-        files::{self, FileId},
+        files::{self, FileError, FileId, Unfit},
         lock::{KernelLock, LockError},
     },
 };
@@ -275,6 +275,18 @@ impl Homes {
                 let _ = files::remove_optional(&staged);
             }
         }
+    }
+
+    /// The directory of these notes, or the one it is in, where something else lies in its place.
+    pub(in crate::store) fn misplaced(&self) -> Result<Option<(PathBuf, Unfit)>, FileError> {
+        let Some(dir) = &self.0 else { return Ok(None) };
+        for dir in [dir.parent().unwrap_or(dir), dir] {
+            let there = files::look_through(dir)?;
+            if let Some(unfit) = there.as_ref().and_then(Unfit::as_directory) {
+                return Ok(Some((dir.to_owned(), unfit)));
+            }
+        }
+        Ok(None)
     }
 
     /// Where the last event of an id is noted.

@@ -184,6 +184,15 @@ impl Store {
         }
     }
 
+    /// Something that is no directory in the place of the user's notes about journals, outside of the repository: without
+    /// these no copy of it is told from it, and no journal that was set back is missed.
+    ///
+    /// # Errors
+    /// It cannot be looked at.
+    pub fn misplaced_notes(&self) -> Result<Option<Misplaced>, StoreError> {
+        Ok(self.homes.misplaced()?.map(|(path, unfit)| Misplaced { path, unfit }))
+    }
+
     /// Refs in our namespace that nothing of ours knows what to do with, each with what is wrong.
     ///
     /// # Errors
