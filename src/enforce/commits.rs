@@ -154,9 +154,11 @@ pub(super) fn parse(
     if asked.is_none() && store.reference(&head_name(repo)?)?.is_none() {
         return Err(VerifyError::NoCommits);
     }
-    let failed = |why: RevisionError| match why {
-        RevisionError::Unfit { .. } => VerifyError::Unfit(why),
-        why => unknown(&why),
+    let failed = |why: RevisionError| {
+        if matches!(why, RevisionError::Unfit { .. }) {
+            return VerifyError::Unfit(why);
+        }
+        unknown(&why)
     };
     let commit = |id: gix::ObjectId| -> Result<gix::ObjectId, VerifyError> {
         let object = repo.find_object(id).map_err(|e| unknown(&e))?;

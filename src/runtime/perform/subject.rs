@@ -53,10 +53,11 @@ impl From<StateError> for Trouble {
             StateError::Io { source, .. } => {
                 format!("a file of the worktree or of git cannot be read: {source}")
             }
-            StateError::Ref { what, source } => match source.as_ref() {
-                StoreError::File(e) => format!("cannot read {what}: {}", e.source),
-                other => format!("cannot read {what}: {other}"),
-            },
+            StateError::Ref { what, source } => {
+                let file = if let StoreError::File(e) = source.as_ref() { Some(e) } else { None };
+                let why = file.map_or_else(|| source.to_string(), |e| e.source.to_string());
+                format!("cannot read {what}: {why}")
+            }
             StateError::Git { .. } | StateError::Setting { .. } => error.to_string(),
         };
         trouble(error.code(), because)
