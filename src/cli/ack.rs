@@ -118,7 +118,11 @@ fn sign_first(
 /// Signs what waits for it: asking at the terminal, or else as far as it goes without anybody.
 pub(super) fn sign_now(cx: &Cx, ledger: &Ledger, id: &PolicyId) -> Result<(), CliError> {
     if cx.is_interactive() {
-        cx.note("the gates are green; the commit has to be signed before you are asked");
+        let key = ledger.commit_key();
+        let with = key.map_or_else(String::new, |key| format!(", with {}", shown(&key)));
+        cx.note(&format!(
+            "the gates are green; the commit has to be signed before you are asked{with}"
+        ));
         return Ok(perform::sign_with_person(ledger, id)?);
     }
     settle(cx, ledger, id, false);
@@ -183,6 +187,9 @@ fn give(
     id: &PolicyId,
     ask: &AckAsk,
 ) -> Result<(AckGiven, Policy, Option<Held>), CliError> {
+    if let Some(key) = ledger.asks_for_key(ask).filter(|_| ask.presence == Presence::Person) {
+        cx.note(&format!("your answer is signed with {}", shown(&key)));
+    }
     let given = match ledger.ack(id, ask) {
         Ok(given) => given,
         Err(error) => return Err(turned_down(cx, ledger, id, error)),
@@ -195,10 +202,33 @@ fn presence(cx: &Cx) -> Presence {
     if cx.is_interactive() { Presence::Person } else { Presence::Alone }
 }
 
+/// Whose approval is still missing where some are there; none where that is not the matter, or cannot be told.
+fn missing(ledger: &Ledger, id: &PolicyId) -> Option<String> {
+    let policy = ledger.policy(id).ok()??;
+    if policy.status != Status::AwaitingAck || policy.approvals() == 0 {
+        return None;
+    }
+    let (there, needed) = (policy.approvals(), policy.approvals_needed());
+    let names = ledger.still_to_answer(&policy).ok()?;
+    let names: Vec<String> = names.iter().map(|name| shown(name)).collect();
+    let who = match names.as_slice() {
+        [] => "nobody is listed who could give another".to_owned(),
+        [one] => format!("{one} is still to answer"),
+        many => format!("still to answer, any of: {}", many.join(", ")),
+    };
+    Some(format!("{there} of {needed} approvals; {who}"))
+}
+
 /// What became of a policy whose branch moved, or whose time was over, under the answer.
 fn turned_down(cx: &Cx, ledger: &Ledger, id: &PolicyId, error: LedgerError) -> CliError {
     let code = error.code();
     let error = CliError::from(error);
+    if code == Code::Replayed {
+        return match missing(ledger, id) {
+            Some(hint) => error.with_hint(hint),
+            None => error,
+        };
+    }
     if !matches!(code, Code::Stale | Code::Expired) {
         return error;
     }

@@ -13,8 +13,10 @@ use crate::{
     ledger::Ledger,
     limits,
     store::{
+        candidate::signing,
         expand::LeftOut,
         git::Git,
+        settings,
         trusted::Rules,
         worktree_state::{StateError, moved_away, not_there, staged_otherwise},
     },
@@ -66,6 +68,7 @@ pub(super) fn of_policy(
         notices.extend(of_rules(ledger)?);
         notices.extend(some(left_out, of_left_out));
         notices.extend(of_paths(ledger, &policy)?);
+        notices.extend(of_settings(ledger, &policy)?);
         Ok(notices)
     })
 }
@@ -144,6 +147,27 @@ fn of_paths(ledger: &Ledger, policy: &Policy) -> Result<Vec<Notice>, CliError> {
         }));
     }
     Ok(notices)
+}
+
+/// Of settings that only a person's own scopes decide, set where an agent can write: those of this program, and what signs
+/// commits where they are signed.
+fn of_settings(ledger: &Ledger, policy: &Policy) -> Result<Vec<Notice>, CliError> {
+    if policy.spec.commit.is_none() {
+        return Ok(vec![]);
+    }
+    let repo = ledger.repo()?;
+    let signs = signing::is_wanted(&repo).map_err(|e| CliError::new(e.code(), e.to_string()))?;
+    let mut ignored = settings::ignored(&repo);
+    ignored.sort();
+    ignored.dedup();
+    ignored.retain(|key| {
+        let of_signing = key.starts_with("user.") || key.starts_with("gpg.");
+        key.starts_with("agentproto.") || (signs && of_signing)
+    });
+    Ok(some(&ignored, |key| {
+        let text = format!("{key} has no effect here: set it with git config --global");
+        Notice { kind: "setting-ignored", path: None, text }
+    }))
 }
 
 /// A notice for each; of very many the first, and how many more there are.

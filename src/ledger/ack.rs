@@ -24,7 +24,11 @@ use crate::{
         key::SigningKey,
         program::Program,
     },
-    store::{candidate, settings::expand_path, trusted::Trust},
+    store::{
+        candidate,
+        settings::{expand_path, user_scope},
+        trusted::Trust,
+    },
     sys::{clock, spawn::Presence},
     wire::{ack_line::AckLine, gate_line::gates_digest},
 };
@@ -122,6 +126,39 @@ impl Ledger {
             .map_err(|e| LedgerError::refused(e.code(), id.as_str(), e.to_string()))?;
         let recording = self.consume(id, &line.encode(), &court)?;
         accepted(recording, id, line, request.candidate.commit)
+    }
+
+    /// The key that would sign an answer, in words, where a passphrase or a touch may be asked for it; none where it needs
+    /// neither, or where there is none.
+    #[must_use]
+    pub fn asks_for_key(&self, ask: &AckAsk) -> Option<String> {
+        let (repo, trust) = (self.repo().ok()?, self.trust().ok()?);
+        let key = self.signing_key(&repo, &trust, ask.key.clone()).ok()?;
+        key.needs_program().then(|| key.shown())
+    }
+
+    /// The key that commits are signed with, as a person named it; none where git chooses one.
+    #[must_use]
+    pub fn commit_key(&self) -> Option<String> {
+        user_scope(&self.repo().ok()?, "user.signingKey").ok()?.filter(|key| !key.is_empty())
+    }
+
+    /// Whose approval of the waiting candidate could still count: name and key of each.
+    ///
+    /// # Errors
+    /// The signers or the rules about answers cannot be read.
+    pub fn still_to_answer(&self, policy: &Policy) -> Result<Vec<String>, LedgerError> {
+        let (court, at) = (self.court(policy)?, clock::now());
+        let signers = &court.signers.signers;
+        let mut missing = Vec::new();
+        for (fingerprint, key) in court.excluded.left_in(signers, sign::NAMESPACE) {
+            let approved = policy.acks.iter().any(|ack| ack.key == fingerprint);
+            let Some(name) = signers.principal_for(key, sign::NAMESPACE, None) else { continue };
+            if !approved && signers.authorize(key, &name, sign::NAMESPACE, at).is_ok() {
+                missing.push(format!("{name} ({fingerprint})"));
+            }
+        }
+        Ok(missing)
     }
 
     /// Only a person outside sessions may do this.

@@ -65,7 +65,7 @@ impl AckRules {
 
     /// Keys that could approve a candidate with this commit object.
     pub(super) fn voices(&self, signers: &Signers, commit: &[u8]) -> usize {
-        Excluded::new(&self.exclude, commit).left_in(signers, NAMESPACE)
+        Excluded::new(&self.exclude, commit).left_in(signers, NAMESPACE).len()
     }
 }
 

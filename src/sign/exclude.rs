@@ -10,6 +10,7 @@ use super::{
 };
 use crate::domain::ack::AckStatement;
 use ssh_key::{PublicKey, SshSig};
+use std::collections::BTreeMap;
 
 /// The word for the author of the candidate.
 pub const AUTHOR: &str = "author";
@@ -56,15 +57,17 @@ impl Excluded {
         Some(format!("{} is a key of {name}, who is excluded from answering", said.key))
     }
 
-    /// How many keys of the file could give an answer that counts.
+    /// The keys of the file that could give an answer that counts, each once, by fingerprint.
     #[must_use]
-    pub fn left_in(&self, signers: &Signers, namespace: &str) -> usize {
-        let mut keys: Vec<String> = signers.keys_for(namespace).map(fingerprint).collect();
-        keys.sort();
-        keys.dedup();
+    pub fn left_in<'s>(
+        &self,
+        signers: &'s Signers,
+        namespace: &'s str,
+    ) -> BTreeMap<String, &'s PublicKey> {
         let out: Vec<String> =
             self.names.iter().flat_map(|name| signers.keys_of(name)).map(fingerprint).collect();
-        keys.iter().filter(|key| !self.keys.contains(key) && !out.contains(key)).count()
+        let all = signers.keys_for(namespace).map(|key| (fingerprint(key), key));
+        all.filter(|(name, _)| !self.keys.contains(name) && !out.contains(name)).collect()
     }
 }
 
@@ -157,7 +160,7 @@ mod tests {
             assert_eq!(why.is_some(), excluded, "{rule:?} {signer}: {why:?}");
         }
         let left = |rule: &[&str]| {
-            Excluded::new(&words(rule), COMMIT.as_bytes()).left_in(&signers, NAMESPACE)
+            Excluded::new(&words(rule), COMMIT.as_bytes()).left_in(&signers, NAMESPACE).len()
         };
         assert_eq!((left(&[]), left(&[AUTHOR]), left(&[AUTHOR, &bob_key])), (2, 1, 0));
     }

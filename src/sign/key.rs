@@ -135,6 +135,12 @@ impl SigningKey {
         fingerprint(self.public())
     }
 
+    /// True when a program has to be asked, which may ask for a passphrase or a touch.
+    #[must_use]
+    pub fn needs_program(&self) -> bool {
+        self.private().is_none()
+    }
+
     /// The key itself; none when a program has to be asked.
     pub(super) fn private(&self) -> Option<&PrivateKey> {
         match &self.secret {

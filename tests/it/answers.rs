@@ -369,6 +369,8 @@ fn as_many_people_as_it_takes_have_to_approve() {
     // The same key is the same person.
     let out = env.ap(&["ack", &policy, "--yes"]).exits(6);
     assert!(out.err().contains("replayed"), "{out}");
+    assert!(out.err().contains("1 of 2 approvals; bob@example.invalid (SHA256:"), "{out}");
+    assert!(!out.err().contains("; ada@example.invalid"), "{out}");
     assert_eq!(status(&env, &policy), "awaiting-ack");
     // It is not waited for by whom it has.
     env.ap(&["wait", &policy, "--until", "acked", "--timeout", "0s"]).exits(3);

@@ -270,3 +270,24 @@ fn a_wait_with_little_time_signs_within_it() {
     env.ap(&["wait", &ids[0], "--timeout", "0s"]).exits(5);
     assert_eq!(text(&env.policy(&ids[0]), "status"), "awaiting-ack");
 }
+
+#[test]
+fn what_the_repository_says_of_signing_is_told_to_have_no_effect() {
+    let env = signing_with("ada");
+    env.git(&["config", "user.signingKey", env.path("eve").to_str().unwrap()]);
+    env.git(&["config", "agentproto.ackQuorum", "1"]);
+    let notices = |out: &Output| -> Vec<String> {
+        let found = out.json()["notices"].as_array().unwrap().clone();
+        let ours = found.iter().filter(|n| text(n, "kind") == "setting-ignored");
+        ours.map(|n| text(n, "text").split(' ').next().unwrap().to_owned()).collect()
+    };
+    let out = changed(&env, &["--no-ack"]).exits(0);
+    assert_eq!(notices(&out), ["agentproto.ackQuorum", "user.signingKey"], "{out}");
+    assert_eq!(signed_by(&env, "main"), fingerprint(&env, "ada"));
+    // Where commits are not signed it is git's own business.
+    env.global("commit.gpgSign", "false");
+    env.git(&["config", "--unset", "agentproto.ackQuorum"]);
+    env.write("b.txt", "new\n");
+    let args = ["commit", "--json", "--no-ack", "--path=b.txt", "-m", "b", "--", "true"];
+    assert_eq!(notices(&env.ap(&args).exits(0)), [] as [String; 0]);
+}

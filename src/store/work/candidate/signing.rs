@@ -102,9 +102,17 @@ pub struct Signer {
     settings: Vec<(&'static str, OsString)>,
 }
 
+/// True when commits are to be signed here: a person's own wish counts whatever the repository says, and the repository's
+/// wish is one, too.
+///
+/// # Errors
+/// A setting is no boolean.
+pub fn is_wanted(repo: &gix::Repository) -> Result<bool, SigningError> {
+    Ok(user_scope_bool(repo, WANTED)? || wants_signing(repo)?)
+}
+
 impl Signer {
-    /// Reads the settings; none when commits are not to be signed. A person's own wish counts whatever the repository
-    /// says, and the repository's wish is one, too.
+    /// Reads the settings; none when commits are not to be signed.
     ///
     /// # Errors
     /// Settings cannot be read, or lead to no signature.
@@ -114,7 +122,7 @@ impl Signer {
         worktree: &Worktree,
         committer: &str,
     ) -> Result<Option<Self>, SigningError> {
-        if !user_scope_bool(repo, WANTED)? && !wants_signing(repo)? {
+        if !is_wanted(repo)? {
             return Ok(None);
         }
         let reader = Reader { repo, env, worktree };
