@@ -191,6 +191,36 @@ fn case_144_a_clock_set_back_reorders_nothing() {
     assert!(!env.ap(&["log", "-n", "2"]).exits(0).err().contains("set back"));
 }
 
+/// Where the clock was set back, what is later than a time does not lie behind one place of the journal.
+#[test]
+fn since_a_time_leaves_out_nothing_that_is_later() {
+    let env = TestEnv::new();
+    let session = env.adopt("s");
+    report(&env, &session, 4);
+    let hours = [10, 12, 8, 9, 13];
+    env.rewrite_journal(|at, raw| {
+        let line = raw.lines().find(|l| l.starts_with("At: ")).unwrap().to_owned();
+        raw.replace(&line, &format!("At: 2020-01-01T{:02}:00:00.000Z", hours[at]))
+    });
+    for (hour, first) in [(7, 1), (10, 2), (11, 2), (12, 5)] {
+        let since = format!("2020-01-01T{hour:02}:00:00Z");
+        let told = seqs(&events(&env, &["--since", &since]));
+        assert_eq!(told, (first..=5).collect::<Vec<_>>(), "--since {since}");
+    }
+    assert_eq!(seqs(&events(&env, &["--since", "2020-01-01T13:00:00Z"])), Vec::<u64>::new());
+}
+
+/// An event that names itself as the one before it.
+#[test]
+fn a_story_that_goes_round_ends_with_a_word() {
+    let env = TestEnv::new();
+    let session = env.adopt("s");
+    report(&env, &session, 1);
+    env.rewrite_journal(|_, raw| raw.replace("\nPrev: 1\n", "\nPrev: 2\n"));
+    let out = env.ap(&["log", &session]).exits(2);
+    assert!(out.err().contains("journal-corrupt"), "{out}");
+}
+
 #[test]
 fn case_145_a_page_with_a_limit_loses_nothing() {
     let env = TestEnv::new();

@@ -45,6 +45,13 @@ fn a_reader_begins_where_it_says() {
         let out = env.ap(&["events", "--since", unknown]).exits(4);
         assert!(out.err().contains("no-such-cursor"), "{out}");
     }
+    // An event of the same number in another journal is no place in this one.
+    let raw = env.git(&["cat-file", "commit", &second]).replace("command-done", "turn-start");
+    let hash = env.run("git", &["hash-object", "-t", "commit", "-w", "--stdin"]);
+    let other = hash.stdin(format!("{raw}\n")).done().exits(0).out();
+    assert_ne!(other.trim_end(), second);
+    let out = env.ap(&["events", "--since", other.trim_end()]).exits(4);
+    assert!(out.err().contains("no-such-cursor"), "{out}");
 }
 
 #[test]

@@ -8,6 +8,7 @@ use crate::{
 };
 use serde_json::Value;
 use std::{
+    collections::BTreeSet,
     fs,
     path::PathBuf,
     time::{Duration, SystemTime},
@@ -74,6 +75,26 @@ fn output_of_gates_goes_by_the_age_a_person_set() {
     assert!(log.exists());
     assert_eq!(gc(&env, &[])["logs"], 1);
     assert!(!log.exists());
+}
+
+#[test]
+fn a_dry_run_says_what_goes() {
+    let env = TestEnv::new();
+    env.allow_no_ack();
+    env.write("a.txt", "changed\n");
+    env.commit(&["a.txt"], &["true"]).exits(0);
+    let (first, _) = env.begin_second_segment();
+    env.global("agentproto.retention", "0s");
+    let told = gc(&env, &["--dry-run"]);
+    assert!(env.git(&["for-each-ref"]).contains(&first), "it went");
+    let done = gc(&env, &[]);
+    assert_eq!((span(&done, "segments"), span(&done, "events").1), ((2, 1), 1), "{done}");
+    let refs = |report: &Value| -> BTreeSet<String> {
+        report["refs"].as_array().unwrap().iter().map(Value::to_string).collect()
+    };
+    assert_eq!((&told["segments"], &told["events"]), (&done["segments"], &done["events"]));
+    assert_eq!((refs(&told), refs(&told).len()), (refs(&done), 2));
+    assert!(!env.git(&["for-each-ref"]).contains(&first), "it stayed");
 }
 
 #[test]

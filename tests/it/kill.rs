@@ -269,6 +269,20 @@ fn what_a_kill_leaves_of_an_effect_that_is_over_goes_with_the_next_performer() {
 }
 
 #[test]
+fn what_a_kill_leaves_is_counted_and_cleared_by_gc() {
+    let env = TestEnv::new();
+    env.allow_no_ack();
+    env.write("a.txt", "a\n");
+    let done = text(&env.commit(&["a.txt"], &["true"]).exits(0).json(), "policyId");
+    let left = left_by_the_dead(&env, &format!("gate.{done}.1"), None);
+    let runs =
+        |args: &[&str]| env.ap(&[&["gc", "--json"], args].concat()).exits(0).json()["runs"].clone();
+    assert_eq!((runs(&["--dry-run"]), left.exists()), (json!(1), true));
+    assert_eq!((runs(&[]), left.exists()), (json!(1), false));
+    assert_eq!(runs(&[]), json!(0));
+}
+
+#[test]
 fn a_gate_that_nobody_watches_is_a_problem_and_ends_with_the_next_performer() {
     let env = TestEnv::new();
     env.allow_no_ack();

@@ -8,7 +8,7 @@ use crate::{
     env::{Output, TestEnv},
     house::{skipped, text},
 };
-use serde_json::Value;
+use serde_json::{Value, json};
 use std::{
     ffi::{OsStr, OsString},
     fs,
@@ -60,7 +60,9 @@ impl At<'_> {
         let staged = self.git(&["diff", "--cached", "--name-status"]);
         let attach = ["attach", &session, "--then", "commit", "--path", &name, "-m", "m", "--json"];
         let attach = self.ap(&[&attach[..], &["--", "true"]].concat());
-        let policy = text(&attach.exits(0).json(), "policyId");
+        let attached = attach.exits(0).json();
+        assert_eq!(attached["notices"], json!([]), "nothing is odd");
+        let policy = text(&attached, "policyId");
         self.ap(&["session", "report", &session, "turn-end"]).exits(0);
         self.ap(&["wait", &policy, "--until", "settled", "--timeout", "60s"]).exits(5);
         self.ap(&["ack", &policy, "--yes"]).exits(0);
@@ -175,8 +177,9 @@ fn every_way_to_name_the_repository() {
     for (name, configured) in [("by-env", false), ("by-config", true)] {
         let repo = env.make_repo(name);
         let _ = fs::remove_dir_all(&top);
-        fs::create_dir(&top).unwrap();
-        let mut there = at(&env, &top).var("GIT_DIR", repo.join(".git"));
+        fs::create_dir_all(top.join("deep")).unwrap();
+        // Below the top: where nobody said which that is, it would be taken for the top.
+        let mut there = at(&env, top.join("deep")).var("GIT_DIR", repo.join(".git"));
         if configured {
             env.git_in(&repo, &["config", "core.worktree", top.to_str().unwrap()]);
         } else {
@@ -191,6 +194,7 @@ fn every_way_to_name_the_repository() {
 fn a_foreign_index_or_more_objects_in_the_environment_change_nothing() {
     let env = TestEnv::new();
     let elsewhere = env.path("elsewhere");
+    fs::write(&elsewhere, "no index").unwrap();
     let session = env.adopt("s");
     env.write("f.txt", "f\n");
     let foreign = |args: &[&str]| env.tool(args).env("GIT_INDEX_FILE", &elsewhere).done();
@@ -200,7 +204,7 @@ fn a_foreign_index_or_more_objects_in_the_environment_change_nothing() {
     foreign(&["session", "report", &session, "turn-end"]).exits(0);
     foreign(&["wait", &policy, "--until", "settled", "--timeout", "60s"]).exits(5);
     foreign(&["ack", &policy, "--yes"]).exits(0);
-    assert!(!elsewhere.exists(), "another index was written");
+    assert_eq!(fs::read(&elsewhere).unwrap(), b"no index", "another index was written");
     assert_eq!(env.git(&["status", "--porcelain"]), "");
 
     let other = env.make_repo("other");
@@ -216,6 +220,19 @@ fn a_bare_repository_is_read_and_works_through_its_worktrees() {
     at(&env, &bare).ap(&["status"]).exits(0);
     // Nothing was ever recorded: not a pass.
     at(&env, &bare).ap(&["verify"]).exits(2);
+    // What is called .git may be bare, too; configuration of its own then says so.
+    for in_worktree_scope in [false, true] {
+        let above = env.path(&format!("above-{in_worktree_scope}"));
+        let dot_git = above.join(".git");
+        env.git(&["clone", "-q", "--bare", ".", dot_git.to_str().unwrap()]);
+        if in_worktree_scope {
+            let config = |args: &[&str]| env.git_in(&dot_git, &[&["config"], args].concat());
+            config(&["extensions.worktreeConfig", "true"]);
+            config(&["--unset", "core.bare"]);
+            config(&["--file", "config.worktree", "core.bare", "true"]);
+        }
+        at(&env, &above).refuses("bare-unsupported", 6);
+    }
     env.git_in(&bare, &["worktree", "add", "-q", "-b", "w", "../bw"]);
     let linked = env.path("bw");
     at(&env, &linked).works();
@@ -400,6 +417,10 @@ fn sparse_split_cached_and_otherwise_configured_repositories() {
                     assert!(lost.is_empty(), "{name}: {lost:?} in {later}");
                     assert_eq!(later.lines().count(), index.lines().count() + 2, "{name}: {later}");
                     assert_eq!(env.git_in(&repo, &["status", "--porcelain"]), "", "{name}");
+                    // Nor was anything beside the listed file taken for changed.
+                    let verified = at(&env, &repo).ap(&["verify", "HEAD^..HEAD", "--json"]);
+                    let verified = verified.exits(0).json();
+                    assert_eq!(verified["commits"][0]["unlistedChanges"], 0, "{name}: {verified}");
                 }
             });
         }
@@ -412,6 +433,10 @@ fn worktree_configuration_and_relative_links() {
     env.git(&["config", "extensions.worktreeConfig", "true"]);
     env.git(&["config", "worktree.useRelativePaths", "true"]);
     let linked = env.worktree("linked");
+    // An older git writes whole paths whatever it is told.
+    let admin = env.repo().join(".git/worktrees/linked");
+    fs::write(admin.join("gitdir"), "../../../../linked/.git\n").unwrap();
+    fs::write(linked.join(".git"), "gitdir: ../r/.git/worktrees/linked\n").unwrap();
     env.git_in(&linked, &["config", "--worktree", "user.name", "Ben Other"]);
     at(&env, &linked).works();
     assert_eq!(env.git_in(&linked, &["log", "-1", "--format=%an"]), "Ben Other");

@@ -540,6 +540,8 @@ mod tests {
         let named = named.unwrap();
         assert_eq!(named.common_dir, top.join(".git"));
         assert_eq!(named.worktree.map(|w| w.top), Some(top.clone()));
+        let shared = [("GIT_DIR", "repo/.git"), ("GIT_COMMON_DIR", "repo")];
+        assert_eq!(with(&repo, above, &shared).unwrap().common_dir, top);
         let alone = with(&repo, above, &[("GIT_DIR", "repo/.git")]).unwrap();
         assert_eq!(alone.worktree.map(|w| w.top), Some(above.to_owned()));
         let index = with(&repo, &top, &[("GIT_INDEX_FILE", "/elsewhere")]).unwrap();

@@ -95,6 +95,7 @@ fn a_wrong_index_is_found_out_and_made_again() {
         ("an entry of another repository", foreign),
         ("a forged entry with the right number", forged(5..=5)),
         ("the last entry forged", forged(20..=20)),
+        ("everything up to the last entry forged", forged(18..=20)),
         ("too long", [good.clone(), vec![7; 90]].concat()),
     ];
     for (name, bytes) in damages {
@@ -158,4 +159,22 @@ fn positions_beyond_the_end_are_cut_by_the_next_append() {
     let more = grow(&store, 1);
     assert_eq!(more[..20], ids);
     assert_eq!(std::fs::read(&path).unwrap()[HEADER..], expected(&more));
+}
+
+#[test]
+fn who_only_looks_neither_fills_nor_removes_it() {
+    let repo = TestRepo::new();
+    let store = small(&repo);
+    let ids = grow(&store, 20);
+    let path = index(&repo, &store);
+    let looking = small(&repo).looking_only();
+    let good = std::fs::read(&path).unwrap();
+    for wrong in [vec![0xa5; 90], [good[..HEADER].to_vec(), vec![0xa5; 90]].concat()] {
+        std::fs::write(&path, &wrong).unwrap();
+        assert_answers(&looking, &ids, "looked at");
+        assert_eq!(std::fs::read(&path).unwrap(), wrong);
+    }
+    std::fs::remove_file(&path).unwrap();
+    assert_answers(&looking, &ids, "looked for");
+    assert!(!path.exists());
 }
