@@ -1,9 +1,11 @@
 //! A throw-away repository made and inspected by the real git, for tests of this folder only.
 
 use super::{
-    candidate::{CandidateError, FixCtx, FixedTree, LoadError, fix_tree},
+    candidate::{CandidateError, FixCtx, FixedTree, Listed, LoadError, commit_object, fix_tree},
     filters::Filters,
     git::Git,
+    identity::identity,
+    landing::LandCtx,
     object::{Kind, Object, hash_of},
     worktree_state::Worktree,
 };
@@ -11,6 +13,7 @@ use crate::{
     domain::{
         oid::{HashKind, Oid},
         path::RepoPath,
+        time::Timestamp,
     },
     sys::{env::Env, fault::disk},
 };
@@ -256,4 +259,72 @@ pub(crate) fn load(repo: &gix::Repository, id: &Oid) -> Result<Vec<u8>, LoadErro
 
 pub(crate) fn path(name: impl AsRef<[u8]>) -> RepoPath {
     RepoPath::new(name.as_ref()).unwrap()
+}
+
+/// The landing of [`Ready`].
+pub(crate) const LANDING: &str = "pol_01arz3ndektsv4rrffq69g5fav";
+
+/// A candidate over `HEAD`, stored and ready to land: `a` modified, `gone` deleted, `new/n` added.
+pub(crate) struct Ready {
+    pub(crate) repo: Repo,
+    pub(crate) parent: Oid,
+    pub(crate) candidate: Oid,
+    pub(crate) listed: Vec<Listed>,
+    pub(crate) worktrees: Vec<Worktree>,
+    pub(crate) branch: &'static str,
+}
+
+impl Ready {
+    /// In a repository of its own; `theirs` is staged by somebody else.
+    pub(crate) fn new() -> Self {
+        let repo = Repo::new();
+        repo.git(&["config", "user.name", "Tess Tester"]);
+        repo.git(&["config", "user.email", "tess@example.invalid"]);
+        repo.write("gone", b"1\n");
+        repo.write("other", b"1\n");
+        repo.commit_file("a", b"1\n");
+        repo.write("theirs", b"t\n");
+        repo.git(&["add", "theirs"]);
+        Self::over(repo)
+    }
+
+    pub(crate) fn over(repo: Repo) -> Self {
+        repo.write("a", b"2\n");
+        std::fs::remove_file(repo.path("gone")).unwrap();
+        repo.write("new/n", b"2\n");
+        let paths: Vec<RepoPath> = ["a", "gone", "new/n"].map(path).to_vec();
+        let fixed = repo.fix(&paths).unwrap();
+        let who = identity(&repo.gix()).unwrap();
+        let at = Timestamp::from_ms(1_700_000_100_000);
+        let parent = repo.oid("HEAD");
+        let commit = commit_object(fixed.tree, parent, &who, at, b"governed\n").unwrap();
+        repo.store(&fixed.objects);
+        repo.store(std::slice::from_ref(&commit));
+        let worktrees = vec![repo.worktree()];
+        let branch = "refs/heads/main";
+        Self { repo, parent, candidate: commit.id, listed: fixed.listed, worktrees, branch }
+    }
+
+    /// The same on a `HEAD` that is on no branch.
+    pub(crate) fn detached() -> Self {
+        let ready = Self::new();
+        ready.repo.git(&["checkout", "-q", "--detach"]);
+        Self { branch: "main-worktree/HEAD", ..ready }
+    }
+
+    /// What is to land, in `repo`: the one it was made in, or a copy.
+    pub(crate) fn with_landing<T>(&self, repo: &Repo, act: impl FnOnce(LandCtx<'_>) -> T) -> T {
+        act(LandCtx {
+            repo: &repo.gix(),
+            git: &|worktree| Ok(repo.program_at(worktree)),
+            agent_dir: &repo.path(".git/agentproto"),
+            name: LANDING,
+            reflog: &format!("agentproto: policy {LANDING}"),
+            branch: self.branch,
+            parent: self.parent,
+            candidate: self.candidate,
+            listed: &self.listed,
+            lock_wait_ms: 50,
+        })
+    }
 }

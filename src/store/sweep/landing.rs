@@ -2,12 +2,9 @@
 
 use super::{Totals, is_long, sample};
 use crate::{
-    domain::{oid::Oid, path::RepoPath, time::Timestamp},
     store::{
-        candidate::{Listed, commit_object},
-        identity::identity,
-        landing::{LandCtx, LandError, Landed, land},
-        testing::{Repo, path},
+        landing::{LandError, Landed, land},
+        testing::{Ready, Repo},
     },
     sys::fault::{
         self, Ending, Kind, Made, Plant, Report,
@@ -15,73 +12,24 @@ use crate::{
     },
 };
 
-const POLICY: &str = "pol_01arz3ndektsv4rrffq69g5fav";
 const STATES: usize = 30;
 const FLOOR_SHORT: usize = 60;
 const FLOOR_LONG: usize = 250;
 
-/// A candidate over `HEAD`, stored and ready to land; `theirs` is staged by somebody else.
-struct Site {
-    repo: Repo,
-    parent: Oid,
-    candidate: Oid,
-    listed: Vec<Listed>,
-    branch: &'static str,
+/// As the events before every landing have left it.
+fn with_events(site: Ready) -> Ready {
+    std::fs::create_dir_all(site.repo.path(".git/agentproto/tmp")).unwrap();
+    site
 }
 
-impl Site {
-    fn new() -> Self {
-        let repo = Repo::new();
-        repo.git(&["config", "user.name", "Tess Tester"]);
-        repo.git(&["config", "user.email", "tess@example.invalid"]);
-        repo.write("gone", b"1\n");
-        repo.commit_file("a", b"1\n");
-        repo.write("theirs", b"t\n");
-        repo.git(&["add", "theirs"]);
-        repo.write("a", b"2\n");
-        std::fs::remove_file(repo.path("gone")).unwrap();
-        repo.write("new/n", b"2\n");
-        // As the events before every landing have left it.
-        std::fs::create_dir_all(repo.path(".git/agentproto/tmp")).unwrap();
-        let paths: Vec<RepoPath> = ["a", "gone", "new/n"].map(path).to_vec();
-        let fixed = repo.fix(&paths).unwrap();
-        let who = identity(&repo.gix()).unwrap();
-        let at = Timestamp::from_ms(1_700_000_100_000);
-        let parent = repo.oid("HEAD");
-        let commit = commit_object(fixed.tree, parent, &who, at, b"governed\n").unwrap();
-        repo.store(&fixed.objects);
-        repo.store(std::slice::from_ref(&commit));
-        let branch = "refs/heads/main";
-        Self { repo, parent, candidate: commit.id, listed: fixed.listed, branch }
-    }
-
-    /// The same on a `HEAD` that is on no branch.
-    fn detached() -> Self {
-        let site = Self::new();
-        site.repo.git(&["checkout", "-q", "--detach"]);
-        Self { branch: "main-worktree/HEAD", ..site }
-    }
-
-    fn land(&self, repo: &Repo) -> Result<Landed, LandError> {
-        let gix = repo.gix();
-        let ctx = LandCtx {
-            repo: &gix,
-            git: &|worktree| Ok(repo.program_at(worktree)),
-            agent_dir: &repo.path(".git/agentproto"),
-            name: POLICY,
-            reflog: "agentproto: landed",
-            branch: self.branch,
-            parent: self.parent,
-            candidate: self.candidate,
-            listed: &self.listed,
-            lock_wait_ms: 50,
-        };
-        land(ctx, &[repo.worktree()])
+impl Ready {
+    fn land_in(&self, repo: &Repo) -> Result<Landed, LandError> {
+        self.with_landing(repo, |ctx| land(ctx, &[repo.worktree()]))
     }
 
     fn ended(&self, repo: &Repo, plan: (Kind, usize, Ending)) -> (bool, Report) {
         fault::arm(Some(plan));
-        let landed = self.land(repo);
+        let landed = self.land_in(repo);
         let report = fault::disarm();
         (matches!(landed, Ok(Landed::Done)), report)
     }
@@ -93,7 +41,7 @@ impl Site {
         if acked && at != self.candidate {
             differ("the branch is not where it was said to be".to_owned());
         }
-        match self.land(repo) {
+        match self.land_in(repo) {
             Ok(Landed::Done) => {}
             other => return differ(format!("landing again: {other:?}")),
         }
@@ -121,23 +69,23 @@ fn endings(made: &[Made]) -> Vec<(usize, Ending)> {
     changes.flat_map(of).collect()
 }
 
-fn changes(site: &Site) -> Vec<Made> {
+fn changes(site: &Ready) -> Vec<Made> {
     fault::arm(None);
-    assert!(matches!(site.land(&site.repo.copied()), Ok(Landed::Done)));
+    assert!(matches!(site.land_in(&site.repo.copied()), Ok(Landed::Done)));
     fault::disarm().made
 }
 
 #[test]
 fn after_a_kill_or_an_error_at_any_call_landing_again_ends_as_without() {
-    hurt(&Site::new(), "landing");
+    hurt(&with_events(Ready::new()), "landing");
 }
 
 #[test]
 fn on_a_head_without_a_branch_landing_again_ends_as_without() {
-    hurt(&Site::detached(), "landing on HEAD");
+    hurt(&with_events(Ready::detached()), "landing on HEAD");
 }
 
-fn hurt(site: &Site, name: &str) {
+fn hurt(site: &Ready, name: &str) {
     let mut totals = Totals::default();
     for (n, ending) in sample(endings(&changes(site)), STATES, 7, |(_, ending)| *ending) {
         let repo = site.repo.copied();
@@ -159,7 +107,7 @@ fn hurt(site: &Site, name: &str) {
 type Way = (usize, (Names, Bytes));
 
 /// Before each call and after the last.
-fn ways(site: &Site) -> Vec<Way> {
+fn ways(site: &Ready) -> Vec<Way> {
     let calls = changes(site).iter().filter(|m| m.kind == Kind::Mutating).count();
     let ways = [
         (Names::Lost, Bytes::Old),
@@ -171,7 +119,7 @@ fn ways(site: &Site) -> Vec<Way> {
 }
 
 /// What the power cut leaves, and whether the landing had been acknowledged.
-fn cut(site: &Site, (n, (names, bytes)): Way) -> (Repo, bool, String) {
+fn cut(site: &Ready, (n, (names, bytes)): Way) -> (Repo, bool, String) {
     let repo = site.repo.copied();
     fault::watch(repo.home());
     let (acked, _) = site.ended(&repo, (Kind::Mutating, n, Ending::KillBefore));
@@ -185,7 +133,7 @@ fn cut(site: &Site, (n, (names, bytes)): Way) -> (Repo, bool, String) {
 /// The sweep itself, broken: an index that is never made durable must be noticed.
 #[test]
 fn an_index_that_is_not_synced_is_caught() {
-    let site = Site::new();
+    let site = with_events(Ready::new());
     let mut totals = Totals::default();
     for way in ways(&site) {
         fault::plant(Some(Plant::IdleSync));

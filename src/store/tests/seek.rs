@@ -100,16 +100,14 @@ fn a_wrong_index_is_found_out_and_made_again() {
     for (name, bytes) in damages {
         std::fs::write(&path, bytes).unwrap();
         assert_answers(&store, &ids, name);
-        let now = std::fs::read(&path).unwrap();
-        assert_eq!(now[..good.len()], good, "{name} is made good");
+        assert_eq!(std::fs::read(&path).unwrap()[..good.len()], good, "{name} is made good");
     }
-    // Whole stretches with right numbers and links of their own: a page that leaves the stretch finds it out.
+    // Whole stretches with right numbers and links of their own: who leaves the stretch finds it out, or the ref.
     std::fs::write(&path, forged(5..=7)).unwrap();
     let tip = store.own_tip().unwrap().unwrap();
     let page = store.entries_from(&tip, 5, 10).unwrap();
     assert_eq!(page.iter().map(|e| e.id).collect::<Vec<_>>(), ids[4..14]);
     assert_answers(&store, &ids, "a forged stretch");
-    // One that reaches the end holds together as far as it goes: only the ref tells.
     std::fs::write(&path, forged(18..=20)).unwrap();
     assert_eq!(store.seek_in(&tip, 18).unwrap().unwrap().id, ids[17]);
     // A page from an earlier segment that reaches a forged end.

@@ -1,17 +1,9 @@
 //! Landing in real repositories, with a kill after every step.
 
 use super::*;
-use crate::{
-    domain::{path::RepoPath, time::Timestamp},
-    store::{
-        candidate::commit_object,
-        identity::identity,
-        testing::{Repo, path},
-    },
-};
+use crate::store::testing::{LANDING, Ready as Scene, Repo};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-const POLICY: &str = "pol_01arz3ndektsv4rrffq69g5fav";
 const STEPS: [Step; 9] = [
     Step::Settled,
     Step::Recorded,
@@ -24,74 +16,13 @@ const STEPS: [Step; 9] = [
     Step::Unlocked,
 ];
 
-/// A candidate over `HEAD`, stored and ready to land.
-struct Scene {
-    repo: Repo,
-    parent: Oid,
-    candidate: Oid,
-    listed: Vec<Listed>,
-    worktrees: Vec<Worktree>,
-    branch: &'static str,
-}
-
 impl Scene {
-    /// `a` modified, `gone` deleted, `new/n` added; `theirs` is staged by somebody else.
-    fn new() -> Self {
-        let repo = Repo::new();
-        repo.git(&["config", "user.name", "Tess Tester"]);
-        repo.git(&["config", "user.email", "tess@example.invalid"]);
-        repo.write("gone", b"1\n");
-        repo.write("other", b"1\n");
-        repo.commit_file("a", b"1\n");
-        repo.write("theirs", b"t\n");
-        repo.git(&["add", "theirs"]);
-        Self::over(repo)
-    }
-
-    fn over(repo: Repo) -> Self {
-        repo.write("a", b"2\n");
-        std::fs::remove_file(repo.path("gone")).unwrap();
-        repo.write("new/n", b"2\n");
-        let paths: Vec<RepoPath> = ["a", "gone", "new/n"].map(path).to_vec();
-        let fixed = repo.fix(&paths).unwrap();
-        let who = identity(&repo.gix()).unwrap();
-        let at = Timestamp::from_ms(1_700_000_100_000);
-        let parent = repo.oid("HEAD");
-        let commit = commit_object(fixed.tree, parent, &who, at, b"governed\n").unwrap();
-        repo.store(&fixed.objects);
-        repo.store(std::slice::from_ref(&commit));
-        let worktrees = vec![repo.worktree()];
-        let listed = fixed.listed;
-        let branch = "refs/heads/main";
-        Self { repo, parent, candidate: commit.id, listed, worktrees, branch }
-    }
-
-    /// The same on a `HEAD` that is on no branch.
-    fn detached() -> Self {
-        let scene = Self::new();
-        scene.repo.git(&["checkout", "-q", "--detach"]);
-        Self { branch: "main-worktree/HEAD", ..scene }
-    }
-
     fn agent_dir(&self) -> PathBuf {
         self.repo.path(".git/agentproto")
     }
 
     fn land_watched(&self, at: &dyn Fn(Step)) -> Result<Landed, LandError> {
-        let gix = self.repo.gix();
-        let ctx = LandCtx {
-            repo: &gix,
-            git: &|worktree| Ok(self.repo.program_at(worktree)),
-            agent_dir: &self.agent_dir(),
-            name: POLICY,
-            reflog: &format!("agentproto: policy {POLICY}"),
-            branch: self.branch,
-            parent: self.parent,
-            candidate: self.candidate,
-            listed: &self.listed,
-            lock_wait_ms: 50,
-        };
-        land_watched(ctx, &self.worktrees, at)
+        self.with_landing(&self.repo, |ctx| land_watched(ctx, &self.worktrees, at))
     }
 
     fn land(&self) -> Landed {
@@ -139,7 +70,7 @@ fn both_reflogs_name_the_policy() {
     scene.land();
     for name in ["main", "HEAD"] {
         let log = scene.repo.git(&["reflog", "-1", "--format=%gs", name]);
-        assert_eq!(log, format!("agentproto: policy {POLICY}\n"), "{name}");
+        assert_eq!(log, format!("agentproto: policy {LANDING}\n"), "{name}");
     }
 }
 
@@ -362,7 +293,7 @@ fn a_linked_worktree_gets_its_index_and_its_reflog_and_others_are_not_touched() 
     let at_top = |args: &[&str]| scene.repo.git_at(&top, args, &[]);
     assert_eq!(at_top(&["status", "--porcelain"]), "");
     let log = at_top(&["reflog", "-1", "--format=%gs", "HEAD"]);
-    assert_eq!(log, format!("agentproto: policy {POLICY}\n"));
+    assert_eq!(log, format!("agentproto: policy {LANDING}\n"));
     assert_eq!(std::fs::read(scene.repo.path(".git/index")).unwrap(), main_index);
     assert_eq!(scene.repo.git(&["symbolic-ref", "HEAD"]), "refs/heads/side\n");
     scene.assert_nothing_left("linked");
