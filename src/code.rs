@@ -110,6 +110,7 @@ codes! {
     NoSuchRequest "no-such-request" REFUSED "see what is open: git agentproto session show";
     BadData "bad-data" USAGE "--data takes the JSON the event needs, at most 16 KiB";
     CwdNotInWorktree "cwd-not-in-worktree" REFUSED "name a directory inside a worktree of this repository";
+    MembersApart "members-in-different-worktrees" REFUSED "commit in one worktree at a time: attach to the sessions of one";
     LabelLooksLikeId "label-looks-like-id" REFUSED "choose another label";
 
     // rules at attach

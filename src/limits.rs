@@ -31,6 +31,12 @@ pub const CANDIDATE_BYTES: u64 = 1024 * 1024 * 1024;
 pub const MESSAGE_BYTES: usize = 64 * 1024;
 /// Gate lines kept on one commit's note.
 pub const GATE_LINES_PER_NOTE: usize = 20;
+/// Sessions that one policy waits for.
+pub const SESSIONS_PER_POLICY: usize = 64;
+/// Policies that follow each other, the first one included (spec policies, `next`).
+pub const POLICIES_IN_A_ROW: usize = 16;
+/// A file that describes policies, bytes.
+pub const POLICY_FILE_BYTES: u64 = 1024 * 1024;
 /// Gates in one policy.
 pub const GATES_PER_POLICY: usize = 16;
 /// `session report --data`, bytes.

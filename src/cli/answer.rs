@@ -54,7 +54,6 @@ pub(super) fn policy(cx: &Cx, ledger: &Ledger, policy: &Policy) -> Result<Value,
         "ackExclude": commit.map(|c| &c.ack_exclude),
         "refusedAcks": &policy.judged,
         // Policies that follow another one come with a later version.
-        "nextPolicyId": null,
     });
     merge(&mut answer, more);
     Ok(answer)
@@ -123,6 +122,8 @@ pub(super) fn policy_short(policy: &Policy, next_step: Option<&str>) -> Value {
         "status": policy.status,
         "generation": policy.generation,
         "sessionIds": policy.spec.session_ids,
+        "gateSession": policy.spec.gate_session(),
+        "nextPolicyId": policy.followed_by(),
         "attempt": policy.attempt,
         "then": policy.spec.then,
         "reason": policy.reason,

@@ -4,7 +4,9 @@ use super::{
     answer, args,
     cx::Cx,
     error::CliError,
+    given,
     policy::show_text,
+    policy_file::{self, Described},
     settle::{settle, tell},
     warn,
 };
@@ -13,25 +15,57 @@ use crate::{
     domain::{
         ids::{PolicyId, SessionId},
         input::Covers,
-        path::unquoted,
         policy::{OnStale, Status},
     },
-    ledger::{AttachAsk, CommitAsk, GateAsk, Recording},
-    limits,
+    ledger::{AttachAsk, CommitAsk, GateAsk, GroupAsk, Recording},
     runtime::perform::is_due,
-    sys::{clock, files},
+    sys::clock,
 };
-use std::{ffi::OsString, io::Read as _, os::unix::ffi::OsStringExt as _, path::PathBuf};
+use std::{ffi::OsString, path::PathBuf};
 
 /// Both commands with gates say where the gate stands.
-pub(super) const USAGE: &str = "git agentproto attach SESSION [OPTIONS] [-- GATE...]";
+pub(super) const USAGE: &str = "git agentproto attach SESSION... [OPTIONS] [-- GATE...]";
+
+/// What a file says in place of flags.
+const FLAGS: [&str; 24] = [
+    "gate_session",
+    "then",
+    "gates",
+    "gate_cwd",
+    "gate_timeout",
+    "require_output",
+    "protect",
+    "ungated",
+    "words",
+    "paths",
+    "paths_from",
+    "recursive",
+    "force_ignored",
+    "allow_submodule",
+    "messages",
+    "file",
+    "no_ack",
+    "allow_markers",
+    "next_turn",
+    "since",
+    "label",
+    "on_stale",
+    "expires",
+    "next",
+];
 
 /// The policy flags, as typed.
 #[derive(clap::Args)]
 pub(super) struct AttachArgs {
-    /// Id, unique prefix of one, or label
-    #[arg(value_name = "SESSION")]
-    session: String,
+    /// Ids, unique prefixes of them, or labels; gated when all of them are finished
+    #[arg(value_name = "SESSION", required_unless_present = "policy_file")]
+    sessions: Vec<String>,
+    /// The whole policy, in JSON, in place of the flags (- is standard input)
+    #[arg(long = "file", value_name = "FILE", conflicts_with_all = FLAGS)]
+    policy_file: Option<PathBuf>,
+    /// In whose worktree the gates run [default: that of the first]
+    #[arg(long, value_name = "SESSION")]
+    gate_session: Option<String>,
     /// What green gates lead to [default: commit with any commit flag, else emit]
     #[arg(long, value_enum, value_name = "emit|commit", hide_possible_values = true)]
     then: Option<ThenArg>,
@@ -148,28 +182,34 @@ pub(super) struct CommonFlags {
     /// When it ends by itself: a duration from now, or an RFC 3339 time [default: never]
     #[arg(long, value_name = "WHEN")]
     expires: Option<String>,
+    /// Attach the policy in FILE, in JSON, to the same sessions when this one is done (- is standard input)
+    #[arg(long, value_name = "FILE")]
+    next: Option<PathBuf>,
     /// Return at once; a process of its own goes on
     #[arg(long)]
     pub(super) no_wait: bool,
 }
 
 pub(super) fn run(cx: &Cx, args: AttachArgs) -> Result<u8, CliError> {
-    let wants_commit = args.wants_commit()?;
-    let ask = ask(cx, args.gates, args.commit, (&args.common, wants_commit))?;
-    let since = args.since.map(|text| args::since(&text, clock::now())).transpose()?;
+    let no_wait = args.common.no_wait;
+    let Described { ask, sessions, gate_session, since, next_turn } = args.described(cx)?;
+    let since = since.map(|text| args::since(&text, clock::now())).transpose()?;
     let ledger = cx.ledger()?;
-    let session = ledger.find_session(&args.session)?;
+    let members =
+        sessions.iter().map(|text| ledger.find_session(text)).collect::<Result<Vec<_>, _>>()?;
+    let gate_session = gate_session.map(|text| ledger.find_session(&text)).transpose()?;
     let covers = match since {
         Some(since) => Covers::After(ledger.position(&since)?),
-        None if args.next_turn => Covers::Next,
+        None if next_turn => Covers::Next,
         None => Covers::LastAndNext,
     };
-    let (id, recording) = ledger.attach(&session, &ask, covers)?;
+    let group = GroupAsk { members, gate_session, covers };
+    let (id, recording) = ledger.attach(&group, &ask)?;
     let notices = warn::of_policy(cx, &ledger, &id, &recording.left_out);
     let due = recording.state.policies.get(&id).is_some_and(is_due);
-    let held = if due { settle(cx, &ledger, &id, args.common.no_wait) } else { None };
+    let held = if due { settle(cx, &ledger, &id, no_wait) } else { None };
     if covers == Covers::LastAndNext && held.is_none() {
-        tell_if_judged(cx, &recording, (&session, &id), args.common.no_wait);
+        tell_if_judged(cx, &recording, (&group.members, &id), no_wait);
     }
     let policy = ledger.require_policy(&id)?;
     let mut answer = answer::policy(cx, &ledger, &policy)?;
@@ -183,21 +223,52 @@ pub(super) fn run(cx: &Cx, args: AttachArgs) -> Result<u8, CliError> {
 fn tell_if_judged(
     cx: &Cx,
     recording: &Recording,
-    (session, id): (&SessionId, &PolicyId),
+    (members, id): (&[SessionId], &PolicyId),
     no_wait: bool,
 ) {
     let state = &recording.state;
     let judged = state.policies.get(id).is_some_and(|p| p.status != Status::Watching);
-    if let Some(session) = state.sessions.get(session).filter(|_| judged) {
-        let judged = if no_wait { "is judged" } else { "was judged" };
-        let turn = session.turn;
-        cx.say(&format!(
-            "turn {turn} had ended already and {judged}; --next-turn waits for the next one"
-        ));
-    }
+    let is = if no_wait { "is judged" } else { "was judged" };
+    let what = match members {
+        _ if !judged => return,
+        [session] => match state.sessions.get(session) {
+            Some(session) => format!("turn {} had ended already and {is}", session.turn),
+            None => return,
+        },
+        _ => format!("all of them had ended a turn already, which {is}"),
+    };
+    cx.say(&format!("{what}; --next-turn waits for the next one"));
 }
 
 impl AttachArgs {
+    /// The policy that the flags, or a file, describe.
+    fn described(self, cx: &Cx) -> Result<Described, CliError> {
+        if let Some(file) = &self.policy_file {
+            let mut described = policy_file::read(cx, "--file", file)?;
+            match (described.sessions.is_empty(), self.sessions.is_empty()) {
+                (true, true) => {
+                    let message = "neither the file nor the command line names a session";
+                    return Err(CliError::new(Code::Usage, message));
+                }
+                (false, false) => {
+                    let message = "both the file and the command line name sessions";
+                    return Err(CliError::new(Code::Usage, message));
+                }
+                (true, false) => described.sessions = self.sessions,
+                (false, true) => {}
+            }
+            return Ok(described);
+        }
+        let wants_commit = self.wants_commit()?;
+        Ok(Described {
+            ask: ask(cx, self.gates, self.commit, (&self.common, wants_commit))?,
+            sessions: self.sessions,
+            gate_session: self.gate_session,
+            since: self.since,
+            next_turn: self.next_turn,
+        })
+    }
+
     /// Whether a governed commit is meant.
     fn wants_commit(&self) -> Result<bool, CliError> {
         match self.then {
@@ -231,6 +302,12 @@ pub(super) fn ask(
         commit: if wants_commit { Some(commit.ask(cx)?) } else { None },
         on_stale: common.on_stale.map(OnStale::from),
         expires: expires.map(|text| args::end("--expires", text, clock::now())).transpose()?,
+        next: common
+            .next
+            .as_ref()
+            .map(|file| policy_file::next(cx, file))
+            .transpose()?
+            .map(Box::new),
     })
 }
 
@@ -239,11 +316,11 @@ fn gate_asks(in_one_word: &[String], last: Vec<String>) -> Result<Vec<GateAsk>, 
     let mut all = Vec::new();
     for text in in_one_word {
         args::require_no_shell("--gate", text)?;
-        all.push(GateAsk { argv: args::command_words("--gate", text)? });
+        all.push(GateAsk::of(args::command_words("--gate", text)?));
     }
     args::require_program_word("…", &last)?;
     if !last.is_empty() {
-        all.push(GateAsk { argv: last });
+        all.push(GateAsk::of(last));
     }
     Ok(all)
 }
@@ -264,22 +341,23 @@ impl CommitFlags {
 
     /// What the flags mean. A message that is missing is an empty one: the ledger tells all problems at once.
     pub(super) fn ask(self, cx: &Cx) -> Result<CommitAsk, CliError> {
-        if is_stdin(self.file.as_ref()) && is_stdin(self.paths_from.as_ref()) {
+        if given::is_stdin(self.file.as_ref()) && given::is_stdin(self.paths_from.as_ref()) {
             let message = "-F - and --paths-from - both read standard input";
             return Err(
                 CliError::new(Code::Usage, message).with_hint("name a file for one of them")
             );
         }
         let message = match &self.file {
-            Some(file) => read_message(cx, file)?,
+            Some(file) => given::message(cx, file)?,
             None => paragraphs(&self.messages),
         };
         let mut paths = self.paths;
         if let Some(file) = &self.paths_from {
-            paths.extend(path_list(&read_paths(cx, file)?, self.nul)?);
+            paths.extend(given::paths(cx, file, self.nul)?);
         }
         Ok(CommitAsk {
             paths,
+            from_top: false,
             message,
             no_ack: self.no_ack,
             allow_markers: self.allow_markers,
@@ -291,92 +369,8 @@ impl CommitFlags {
     }
 }
 
-fn is_stdin(file: Option<&PathBuf>) -> bool {
-    file.is_some_and(|file| file.as_os_str() == "-")
-}
-
-fn read_paths(cx: &Cx, file: &PathBuf) -> Result<Vec<u8>, CliError> {
-    let most = limits::PATHS_FROM_BYTES;
-    let mut bytes = Vec::new();
-    let read = if is_stdin(Some(file)) {
-        std::io::stdin().lock().take(most + 1).read_to_end(&mut bytes).map(drop)
-    } else {
-        let opened = files::open_given(&cx.env.cwd().join(file)).map_err(|e| e.source);
-        opened.and_then(|f| f.take(most + 1).read_to_end(&mut bytes).map(drop))
-    };
-    let name = file.display();
-    if let Err(e) = read {
-        let message = format!("--paths-from {name}: {e}");
-        return Err(CliError::new(Code::NoPaths, message).with_hint("name a readable file"));
-    }
-    if u64::try_from(bytes.len()).is_ok_and(|len| len <= most) {
-        return Ok(bytes);
-    }
-    let message = format!("--paths-from {name}: more than {most} bytes");
-    Err(CliError::new(Code::TooMany, message))
-}
-
-/// The paths of a list as git reads one; the last may go without its end.
-fn path_list(bytes: &[u8], nul: bool) -> Result<Vec<OsString>, CliError> {
-    let end = if nul { b'\0' } else { b'\n' };
-    let text = bytes.strip_suffix(&[end]).unwrap_or(bytes);
-    if text.is_empty() {
-        return Ok(Vec::new());
-    }
-    let mut paths = Vec::new();
-    for (no, line) in text.split(|b| *b == end).enumerate() {
-        let path = if nul {
-            Some(line.to_vec())
-        } else {
-            unquoted(line.strip_suffix(b"\r").unwrap_or(line))
-        };
-        let broken = || {
-            let message = format!("--paths-from: the quoting of line {} is broken", no + 1);
-            CliError::new(Code::Usage, message).with_hint("quote it as git does, or use -z")
-        };
-        paths.push(OsString::from_vec(path.ok_or_else(broken)?));
-    }
-    Ok(paths)
-}
-
 /// Several `-m` are paragraphs, as for `git commit`.
 fn paragraphs(messages: &[OsString]) -> Vec<u8> {
     let parts: Vec<&[u8]> = messages.iter().map(|m| m.as_encoded_bytes()).collect();
     parts.join(b"\n\n".as_slice())
-}
-
-fn read_message(cx: &Cx, file: &PathBuf) -> Result<Vec<u8>, CliError> {
-    let read = if file.as_os_str() == "-" {
-        let mut bytes = Vec::new();
-        std::io::stdin().lock().read_to_end(&mut bytes).map(|_| bytes)
-    } else {
-        files::read_given(&cx.env.cwd().join(file), limits::PATHS_FROM_BYTES).map_err(|e| e.source)
-    };
-    read.map_err(|e| {
-        let message = format!("-F {}: {e}", file.display());
-        CliError::new(Code::EmptyMessage, message).with_hint("name a readable file, or use -m")
-    })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_list_of_paths_is_read_as_git_reads_one() {
-        let read = |text: &[u8], nul| {
-            path_list(text, nul).map(|p| p.join(OsString::from("|").as_os_str()))
-        };
-        let same = |text: &[u8], nul, want: &[u8]| {
-            assert_eq!(read(text, nul).unwrap().into_vec(), want, "{}", text.escape_ascii());
-        };
-        same(b"", false, b"");
-        same(b"\0", true, b"");
-        same(b"a\nb c\n", false, b"a|b c");
-        same(b"a\r\n\"b\\n\\303\\251\"", false, b"a|b\n\xc3\xa9");
-        same(b"a\nb\0\"c\"\0\xff", true, b"a\nb|\"c\"|\xff");
-        // An empty name is refused where paths are judged.
-        same(b"a\n\nb", false, b"a||b");
-        assert_eq!(read(b"a\n\"b\n", false).unwrap_err().code, Code::Usage);
-    }
 }

@@ -119,9 +119,10 @@ fn is_session(entity: &Entity) -> bool {
 fn of_paths(ledger: &Ledger, policy: &Policy) -> Result<Vec<Notice>, CliError> {
     let Some(commit) = &policy.spec.commit else { return Ok(vec![]) };
     let mut notices = Vec::new();
-    for id in &policy.spec.session_ids {
+    // All members are in one worktree.
+    if let Some(id) = policy.spec.gate_session() {
         let Some(worktree) = ledger.worktree(&ledger.require_session(id)?.worktree)? else {
-            continue;
+            return Ok(notices);
         };
         let repo = ledger.repo_in(&worktree)?;
         let failed = |e: StateError| CliError::new(e.code(), e.to_string());

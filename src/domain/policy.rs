@@ -200,8 +200,11 @@ pub struct PolicySpec {
     /// The name a person gave it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub label: Option<String>,
-    /// Whose turns it watches.
+    /// Whose turns it watches: it goes on when all of them are finished.
     pub session_ids: Vec<SessionId>,
+    /// Whose worktree the gates run in; that of the first member when absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub gate_session: Option<SessionId>,
     /// What a green gate leads to.
     pub then: Then,
     /// Run in this order; the first that does not pass ends the attempt.
@@ -218,6 +221,30 @@ pub struct PolicySpec {
     /// When it ends unless it is over by then; never when absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expires: Option<Timestamp>,
+    /// What is attached to the same sessions when this one is done.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub next: Option<Box<NextPolicy>>,
+}
+
+/// A policy that is attached when the one before is done. Everything that can be checked was checked with that one.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct NextPolicy {
+    /// The id it gets: fixed beforehand, so that the machine needs no chance.
+    pub policy_id: PolicyId,
+    /// Only turns that end after it is attached count.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub next_turn: bool,
+    /// What it asks for.
+    pub spec: PolicySpec,
+}
+
+impl PolicySpec {
+    /// The session whose worktree the gates run in; none without members.
+    #[must_use]
+    pub fn gate_session(&self) -> Option<&SessionId> {
+        self.gate_session.as_ref().or(self.session_ids.first())
+    }
 }
 
 /// The commit object built after a green gate, before the ack.
@@ -397,6 +424,13 @@ impl Policy {
         if self.judged.len() < limits::JUDGED_LINES {
             self.judged.push(JudgedLine { line: line_digest(line), outcome });
         }
+    }
+
+    /// The policy that was attached when this one was done.
+    #[must_use]
+    pub fn followed_by(&self) -> Option<&PolicyId> {
+        let next = self.spec.next.as_ref().filter(|_| self.status == Status::Done);
+        next.map(|next| &next.policy_id)
     }
 
     /// The gate lines of the last attempt, in gate order.

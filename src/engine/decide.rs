@@ -12,6 +12,7 @@ use crate::{
         time::Timestamp,
     },
 };
+use std::collections::BTreeSet;
 
 /// Why an input is turned down. Nothing happened.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -66,6 +67,15 @@ impl Draft {
     /// The instant of the decision.
     pub(super) fn at(&self) -> Timestamp {
         self.now.at
+    }
+
+    /// Policies that events of this batch are about, each once.
+    pub(super) fn policies_told(&self) -> BTreeSet<PolicyId> {
+        let told = self.events.iter().filter_map(|event| match &event.subject {
+            Entity::Policy(id) => Some(id.clone()),
+            Entity::Session(_) => None,
+        });
+        told.collect()
     }
 
     /// Number of the last event, those of this batch included.
@@ -130,6 +140,7 @@ pub fn decide(state: &State, input: Input, now: Now) -> Result<Decision, Refusal
             }
         }
     }
+    policy::attach_next(&mut draft)?;
     policy::follow_up(&mut draft)?;
     Ok(Decision::Append(draft.events))
 }

@@ -293,6 +293,27 @@ pub(super) fn attach(
     draft.push(Event { subject: Entity::Policy(id.clone()), sessions, body })
 }
 
+/// Attaches what follows the policies that this batch made done. Nobody is asked any more: what its sessions cannot
+/// finish ends it by name, like every other policy.
+pub(super) fn attach_next(draft: &mut Draft) -> Result<(), Refusal> {
+    for id in draft.policies_told() {
+        let Some(done) = draft.state().policies.get(&id).filter(|p| p.status == Status::Done)
+        else {
+            continue;
+        };
+        let Some(next) = done.spec.next.clone() else { continue };
+        let covers = if next.next_turn { Covers::Next } else { Covers::LastAndNext };
+        let last_seq = draft.last_seq();
+        let sessions = next.spec.session_ids.clone();
+        let members = sessions.iter().filter_map(|member| draft.state().sessions.get(member));
+        let base = members.map(|session| base_for(session, covers, last_seq)).min();
+        let spec = PolicySpec { base: base.unwrap_or(last_seq), ..next.spec };
+        let subject = Entity::Policy(next.policy_id);
+        draft.push(Event { subject, sessions, body: PolicyAttached { spec }.into() })?;
+    }
+    Ok(())
+}
+
 /// What was there before counts only when the session is idle after it: a running turn ends later anyway.
 fn base_for(session: &Session, covers: Covers, last_seq: u64) -> u64 {
     match covers {

@@ -4,8 +4,7 @@
 //! policy is made of is fixed here: programs with their digests, the directory, the branch, the paths.
 
 use super::{
-    Ledger, LedgerError, Problem, Recording, adopt::require_label, gates::anchor,
-    problems::Problems,
+    Ledger, LedgerError, Recording, adopt::require_label, gates::anchor, problems::Problems,
 };
 use crate::{
     code::Code,
@@ -14,26 +13,39 @@ use crate::{
         gate::{Gate, GateDef},
         ids::{PolicyId, SessionId},
         input::{Covers, Input},
-        policy::{CommitSpec, OnStale, PolicySpec, Then},
+        policy::{CommitSpec, NextPolicy, OnStale, PolicySpec, Then},
         time::{Timestamp, typed_duration},
         wanted::Wanted,
     },
     limits,
-    store::{
-        Worktree, expand::LeftOut, protect::Protected, trusted::Trust, worktree_state::not_there,
-    },
+    store::{Worktree, expand::LeftOut, protect::Protected, trusted::Trust},
     sys::clock,
 };
 use std::{
+    collections::BTreeSet,
     ffi::{OsStr, OsString},
     path::PathBuf,
 };
 
-/// A gate as it was typed.
-#[derive(Clone, Debug)]
+/// A gate as it was typed. What it does not say of itself, the policy says for all of them.
+#[derive(Clone, Debug, Default)]
 pub struct GateAsk {
     /// Its words.
     pub argv: Vec<String>,
+    /// Where it runs.
+    pub cwd: Option<OsString>,
+    /// Its deadline, milliseconds.
+    pub timeout_ms: Option<u64>,
+    /// Paths that must be as on the trusted ref, beside those of the policy.
+    pub protect: Vec<String>,
+}
+
+impl GateAsk {
+    /// A gate of these words.
+    #[must_use]
+    pub fn of(argv: Vec<String>) -> Self {
+        Self { argv, ..Self::default() }
+    }
 }
 
 /// The commit part of a policy as it was typed.
@@ -41,6 +53,8 @@ pub struct GateAsk {
 pub struct CommitAsk {
     /// Files, relative to the current directory or absolute.
     pub paths: Vec<OsString>,
+    /// They are relative to the worktree's top instead.
+    pub from_top: bool,
     /// The message before cleanup.
     pub message: Vec<u8>,
     /// No person is asked.
@@ -55,6 +69,25 @@ pub struct CommitAsk {
     pub allow_submodule: bool,
     /// A `HEAD` that is on no branch may be what moves.
     pub detached_ok: bool,
+}
+
+/// Whose turns a policy is about.
+#[derive(Clone, Debug)]
+pub struct GroupAsk {
+    /// The members, in order; one that is named twice counts once.
+    pub members: Vec<SessionId>,
+    /// Whose worktree the gates run in; that of the first member when absent.
+    pub gate_session: Option<SessionId>,
+    /// Which of their turns count.
+    pub covers: Covers,
+}
+
+impl GroupAsk {
+    /// A group of one.
+    #[must_use]
+    pub fn of(session: &SessionId, covers: Covers) -> Self {
+        Self { members: vec![session.clone()], gate_session: None, covers }
+    }
 }
 
 /// A policy as it was typed.
@@ -80,6 +113,29 @@ pub struct AttachAsk {
     pub on_stale: Option<OnStale>,
     /// When it ends; never when absent.
     pub expires: Option<Timestamp>,
+    /// What follows when it is done.
+    pub next: Option<Box<NextAsk>>,
+}
+
+impl AttachAsk {
+    /// Whether it, or what follows, commits something.
+    fn commits(&self) -> bool {
+        self.commit.is_some() || self.next.as_ref().is_some_and(|next| next.ask.commits())
+    }
+
+    /// How many policies it describes.
+    fn length(&self) -> usize {
+        1 + self.next.as_ref().map_or(0, |next| next.ask.length())
+    }
+}
+
+/// A policy that follows another one, as it was typed.
+#[derive(Clone, Debug)]
+pub struct NextAsk {
+    /// What is asked for.
+    pub ask: AttachAsk,
+    /// Only turns that end from then on count.
+    pub next_turn: bool,
 }
 
 /// The worktree a policy is about.
@@ -92,32 +148,34 @@ pub(super) struct Site {
 struct Checked {
     gates: Vec<(Gate, PathBuf)>,
     commit: Option<CommitSpec>,
+    next: Option<Box<Checked>>,
     /// Repositories that a directory stands for no part of.
     left_out: Vec<LeftOut>,
 }
 
 impl Ledger {
-    /// Attaches a policy to a session.
+    /// Attaches a policy to sessions.
     ///
     /// # Errors
-    /// [`LedgerError::Problems`] with everything that is in the way; the session is over; the journal cannot
+    /// [`LedgerError::Problems`] with everything that is in the way; a session is over; the journal cannot
     /// be written.
     pub fn attach(
         &self,
-        session: &SessionId,
+        group: &GroupAsk,
         ask: &AttachAsk,
-        covers: Covers,
     ) -> Result<(PolicyId, Recording), LedgerError> {
         let mut problems = Problems::default();
-        let site = problems.note("sessionId", self.session_site(session));
+        check_length(ask, &mut problems);
+        let (group, site) = self.gather(group, ask, &mut problems);
         let checked = self.check(ask, site.as_ref(), &mut problems);
         let mut checked = problems.finish(checked)?;
         let left_out = std::mem::take(&mut checked.left_out);
-        let (policy, programs) = (clock::new_policy_id(), checked.programs());
-        let spec = checked.into_spec(session, ask);
+        let (policy, covers) = (clock::new_policy_id(), group.covers);
+        let mut programs = Vec::new();
+        let spec = checked.into_spec(&policy, &group, ask, &mut programs);
         let input = Input::PolicyAsked { policy: policy.clone(), spec, covers };
         let recording = Recording { left_out, ..self.record(input)? };
-        self.keep_programs(&policy, &programs);
+        self.keep_all(&programs);
         Ok((policy, recording))
     }
 
@@ -132,18 +190,57 @@ impl Ledger {
             problems.say(Code::NoPaths, "commit.paths", "there is nothing to commit");
         }
         let checked = self.check(ask, here.as_ref().map(|(site, _)| site), &mut problems);
-        if let (Some(checked), Some((site, _))) = (&checked, &here) {
-            require_there(checked, site, &mut problems);
-        }
         let (mut checked, (_, started)) = problems.finish(checked.zip(here))?;
         let left_out = std::mem::take(&mut checked.left_out);
         let (session, policy) = (clock::new_session_id(), clock::new_policy_id());
-        let programs = checked.programs();
-        let spec = checked.into_spec(&session, ask);
+        let mut programs = Vec::new();
+        let group = GroupAsk::of(&session, Covers::LastAndNext);
+        let spec = checked.into_spec(&policy, &group, ask, &mut programs);
         let input = Input::CommitAsked { session, started, policy: policy.clone(), spec };
         let recording = Recording { left_out, ..self.record(input)? };
-        self.keep_programs(&policy, &programs);
+        self.keep_all(&programs);
         Ok((policy, recording))
+    }
+
+    fn keep_all(&self, programs: &[(PolicyId, Vec<PathBuf>)]) {
+        programs.iter().for_each(|(policy, programs)| self.keep_programs(policy, programs));
+    }
+
+    /// The group without repetitions, and where its gates run.
+    fn gather(
+        &self,
+        group: &GroupAsk,
+        ask: &AttachAsk,
+        problems: &mut Problems,
+    ) -> (GroupAsk, Option<Site>) {
+        let mut group = group.clone();
+        let mut seen = BTreeSet::new();
+        group.members.retain(|member| seen.insert(member.clone()));
+        let (count, most) = (group.members.len(), limits::SESSIONS_PER_POLICY);
+        if count > most {
+            let why = format!("{count} sessions, at most {most} are accepted");
+            problems.say(Code::TooMany, "sessionIds", why);
+            return (group, None);
+        }
+        // The first member's is said by its absence.
+        let first = group.members.first().cloned();
+        group.gate_session = group.gate_session.filter(|gated| Some(gated) != first.as_ref());
+        let gated = group.gate_session.iter().map(|id| ("gateSession".to_owned(), id));
+        let members = group.members.iter().enumerate();
+        let members = members.map(|(at, id)| (format!("sessionIds[{at}]"), id));
+        let mut sites = Vec::new();
+        for (field, id) in gated.chain(members) {
+            sites.extend(problems.note(&field, self.session_site(id)).map(|site| (field, site)));
+        }
+        let mut sites = sites.into_iter();
+        let Some((_, site)) = sites.next() else { return (group, None) };
+        let apart = sites.filter(|(_, other)| other.worktree.id != site.worktree.id);
+        for (field, other) in apart.filter(|_| ask.commits()) {
+            let (here, there) = (&site.worktree.id, &other.worktree.id);
+            let why = format!("it is in worktree '{there}', the commit would be made in '{here}'");
+            problems.say(Code::MembersApart, &field, why);
+        }
+        (group, Some(site))
     }
 
     fn session_site(&self, id: &SessionId) -> Result<Site, LedgerError> {
@@ -180,8 +277,17 @@ impl Ledger {
             self.commit_spec(commit, (site, trust.as_ref()), problems, &mut left_out)
         });
         let gates = self.check_gates(ask, site, trust.as_ref(), problems);
+        let next = match &ask.next {
+            Some(next) => {
+                let mut found = Problems::default();
+                let checked = self.check(&next.ask, site, &mut found);
+                problems.add_below("next", found);
+                checked.map(|next| Some(Box::new(next)))
+            }
+            None => Some(None),
+        };
         let commit = commit.map_or(Some(None), |c| c.map(Some))?;
-        Some(Checked { gates: gates?, commit, left_out })
+        Some(Checked { gates: gates?, commit, next: next?, left_out })
     }
 
     fn check_gates(
@@ -192,67 +298,67 @@ impl Ledger {
         problems: &mut Problems,
     ) -> Option<Vec<(Gate, PathBuf)>> {
         check_number(ask, problems);
-        let timeout_ms = check_timeout(ask.gate_timeout_ms, problems);
         check_conditions(ask, problems);
-        let top = &site?.worktree.top;
-        let cwd = ask.gate_cwd.as_deref().unwrap_or(OsStr::new("."));
-        let cwd = problems.note("gate.cwd", anchor(top, cwd));
+        let worktree = &site?.worktree;
+        // Of the policy itself, be there gates or none.
+        check_timeout(ask.gate_timeout_ms, problems);
+        let place = ask.gate_cwd.as_deref().unwrap_or(OsStr::new("."));
+        let place = problems.note("gate.cwd", anchor(&worktree.top, place));
         if ask.gates.is_empty() {
             return Some(vec![]);
         }
-        let worktree = &site?.worktree;
         let rules = problems.note("gate", self.gate_rules(worktree, trust?))?;
         let mut found = Vec::new();
-        for (index, GateAsk { argv }) in ask.gates.iter().enumerate() {
-            match rules.find(argv, worktree, &format!("gates[{index}]")) {
-                Ok(program) => found.push((argv, program)),
+        for (index, gate) in ask.gates.iter().enumerate() {
+            let timeout_ms = check_timeout(gate.timeout_ms.or(ask.gate_timeout_ms), problems);
+            let cwd = match gate.cwd.as_deref() {
+                Some(cwd) => problems.note("gate.cwd", anchor(&worktree.top, cwd)),
+                None => place.clone(),
+            };
+            let protect = ask.protect.iter().chain(&gate.protect).cloned().collect();
+            match rules.find(&gate.argv, worktree, &format!("gates[{index}]")) {
+                Ok((path, program)) => {
+                    let (command, args) = gate.argv.split_first()?;
+                    let (command, args, cwd) = (command.clone(), args.to_vec(), cwd?);
+                    let require_output = ask.require_output.clone();
+                    let def = GateDef { command, args, cwd, timeout_ms, require_output, protect };
+                    found.push((Gate { def, program }, path));
+                }
                 Err(problem) => problems.add(problem),
             }
         }
-        let cwd = cwd?;
-        let gate = |(argv, (path, program)): (&Vec<String>, (PathBuf, String))| {
-            let (command, args) = argv.split_first()?;
-            let (command, args, cwd) = (command.clone(), args.to_vec(), cwd.clone());
-            let (require_output, protect) = (ask.require_output.clone(), ask.protect.clone());
-            let def = GateDef { command, args, cwd, timeout_ms, require_output, protect };
-            Some((Gate { def, program }, path))
-        };
-        found.into_iter().map(gate).collect()
+        Some(found)
     }
 }
 
 impl Checked {
-    fn programs(&self) -> Vec<PathBuf> {
-        self.gates.iter().map(|(_, path)| path.clone()).collect()
-    }
-
-    fn into_spec(self, session: &SessionId, ask: &AttachAsk) -> PolicySpec {
+    /// What is to be recorded as `policy`; where its programs and those of what follows were found goes to `programs`.
+    fn into_spec(
+        self,
+        policy: &PolicyId,
+        group: &GroupAsk,
+        ask: &AttachAsk,
+        programs: &mut Vec<(PolicyId, Vec<PathBuf>)>,
+    ) -> PolicySpec {
+        let (gates, paths) = self.gates.into_iter().unzip();
+        programs.push((policy.clone(), paths));
+        let next = self.next.zip(ask.next.as_ref()).map(|(checked, asked)| {
+            let (policy_id, next_turn) = (clock::new_policy_id(), asked.next_turn);
+            let spec = checked.into_spec(&policy_id, group, &asked.ask, programs);
+            Box::new(NextPolicy { policy_id, next_turn, spec })
+        });
         PolicySpec {
             label: ask.label.clone(),
-            session_ids: vec![session.clone()],
+            session_ids: group.members.clone(),
+            gate_session: group.gate_session.clone(),
             then: if self.commit.is_some() { Then::Commit } else { Then::Emit },
-            gates: self.gates.into_iter().map(|(gate, _)| gate).collect(),
+            gates,
             commit: self.commit,
             base: 0,
             on_stale: ask.on_stale.unwrap_or_default(),
             expires: ask.expires,
+            next,
         }
-    }
-}
-
-/// Nobody is at work who could still make a file: what is nowhere is misspelt.
-fn require_there(checked: &Checked, site: &Site, problems: &mut Problems) {
-    let few = |c: &&CommitSpec| c.paths.len() <= limits::PATHS_PER_POLICY;
-    let Some(commit) = checked.commit.as_ref().filter(few) else { return };
-    let missing = not_there(&site.repo, &commit.paths).map_err(LedgerError::from);
-    for path in problems.note("commit.paths", missing).unwrap_or_default() {
-        let hint = "check the spelling: --path counts from where you stand".to_owned();
-        problems.add(Problem {
-            code: Code::NoSuchPath,
-            field: format!("commit.paths: {path}"),
-            why: format!("'{path}' neither exists nor is tracked"),
-            hint: Some(hint),
-        });
     }
 }
 
@@ -266,6 +372,14 @@ fn check_number(ask: &AttachAsk, problems: &mut Problems) {
     }
     if ask.commit.is_some() && count == 0 && !ask.ungated {
         problems.say(Code::GateRequired, "gate", "a commit policy needs a gate");
+    }
+}
+
+fn check_length(ask: &AttachAsk, problems: &mut Problems) {
+    let (length, most) = (ask.length(), limits::POLICIES_IN_A_ROW);
+    if length > most {
+        let why = format!("{length} policies follow each other, at most {most} may");
+        problems.say(Code::TooMany, "next", why);
     }
 }
 

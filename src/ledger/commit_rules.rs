@@ -82,7 +82,7 @@ impl Ledger {
     ) -> Vec<RepoPath> {
         let (mut good, mut seen) = (Vec::new(), HashSet::new());
         for typed in &ask.paths {
-            match self.resolve_path(directory_or_file(typed, ask.recursive), site) {
+            match self.resolve_path(directory_or_file(typed, ask.recursive), ask.from_top, site) {
                 Ok(path) if seen.insert(path.clone()) => good.push(path),
                 Ok(_) => {}
                 Err(bad) => say_path(problems, &bad),
@@ -121,7 +121,16 @@ impl Ledger {
     }
 
     /// A path typed in another worktree of the repository means the same place in the session's worktree.
-    fn resolve_path(&self, typed: &OsStr, site: &Site) -> Result<RepoPath, PathProblem> {
+    fn resolve_path(
+        &self,
+        typed: &OsStr,
+        from_top: bool,
+        site: &Site,
+    ) -> Result<RepoPath, PathProblem> {
+        if from_top && !typed.as_bytes().starts_with(b"/") {
+            return RepoPath::resolve(b"", typed.as_bytes())
+                .map_err(|bad| PathProblem::of(typed.as_bytes(), bad));
+        }
         let location = self.store.location();
         let elsewhere = location.worktree.as_ref().is_some_and(|w| w.id != site.worktree.id);
         if !elsewhere || typed.as_bytes().starts_with(b"/") {

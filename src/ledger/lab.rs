@@ -100,8 +100,9 @@ impl Lab {
     /// A policy that waits for an ack of a commit that changes `a.txt`.
     pub(super) fn awaiting(&self, ledger: &Ledger) -> (PolicyId, Candidate) {
         let session = self.session(ledger);
-        let (policy, _) =
-            ledger.attach(&session, &commit_of(&["a.txt"]), Covers::LastAndNext).unwrap();
+        let (policy, _) = ledger
+            .attach(&super::GroupAsk::of(&session, Covers::LastAndNext), &commit_of(&["a.txt"]))
+            .unwrap();
         let report = Report::TurnEnd { turn: None, reason: EndReason::Completed };
         ledger.record(Input::Reported { session, report, key: None }).unwrap();
         let candidate = self.candidate("a.txt", b"hello\nworld\n");
@@ -149,7 +150,7 @@ pub(super) fn emit(gate: &[&str]) -> AttachAsk {
     let argv: Vec<String> = gate.iter().map(|w| (*w).to_owned()).collect();
     AttachAsk {
         label: None,
-        gates: if argv.is_empty() { vec![] } else { vec![GateAsk { argv }] },
+        gates: if argv.is_empty() { vec![] } else { vec![GateAsk::of(argv)] },
         gate_cwd: None,
         gate_timeout_ms: None,
         require_output: None,
@@ -158,12 +159,14 @@ pub(super) fn emit(gate: &[&str]) -> AttachAsk {
         commit: None,
         on_stale: None,
         expires: None,
+        next: None,
     }
 }
 
 pub(super) fn commit_of(paths: &[&str]) -> AttachAsk {
     let commit = CommitAsk {
         paths: paths.iter().map(Into::into).collect(),
+        from_top: false,
         message: b"change a.txt\n".to_vec(),
         no_ack: false,
         allow_markers: false,

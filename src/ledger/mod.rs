@@ -27,7 +27,7 @@ mod upkeep;
 
 pub use ack::{AckAsk, AckGiven};
 pub use adopt::AdoptAsk;
-pub use attach::{AttachAsk, CommitAsk, GateAsk};
+pub use attach::{AttachAsk, CommitAsk, GateAsk, GroupAsk, NextAsk};
 pub use error::{LedgerError, Problem};
 pub use leftovers::Leftover;
 pub use query::{Listed, Meant, Page, Query, Seen};

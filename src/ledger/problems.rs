@@ -24,6 +24,13 @@ impl Problems {
         self.add(Problem { code, field: field.to_owned(), why: why.into(), hint: None });
     }
 
+    /// Adds those of what lies below a field.
+    pub(super) fn add_below(&mut self, field: &str, below: Self) {
+        for problem in below.0 {
+            self.add(Problem { field: format!("{field}.{}", problem.field), ..problem });
+        }
+    }
+
     /// The value of a check; a failed one becomes a problem of `field`.
     pub(super) fn note<T>(&mut self, field: &str, checked: Result<T, LedgerError>) -> Option<T> {
         match checked {

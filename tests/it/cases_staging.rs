@@ -92,8 +92,7 @@ fn noticed(kind: &str, paths: &[&str]) -> Vec<(String, String)> {
 #[track_caller]
 fn refused(env: &TestEnv, paths: &[&str], codes: &[&str]) -> Value {
     let before = env.snapshot();
-    let exit = if codes == ["no-such-path"] { 2 } else { 6 };
-    let out = env.commit(paths, &["true"]).exits(exit);
+    let out = env.commit(paths, &["true"]).exits(6);
     before.assert_same(&env.snapshot(), "a refused commit");
     let error: Value = serde_json::from_slice(&out.stderr).unwrap();
     let details = error["error"]["details"].as_array().into_iter().flatten();
@@ -272,10 +271,13 @@ fn case_061_what_cannot_be_committed_is_named_and_nothing_else_is_either() {
     refused(&env, &all, &["path-special-file", "path-ignored", "path-special-file"]);
     env.git(&["sparse-checkout", "set", "--cone", "in"]);
     refused(&env, &["q", "out/x"], &["path-outside-sparse-checkout"]);
-    // Nobody is at work who could still make it.
-    refused(&env, &["q", "nosuch"], &["no-such-path"]);
-    // An agent may; when the gate starts it has to be there.
+    // When the gate starts it has to be there.
     let before = env.git(&["rev-parse", "main"]);
+    let blocked = env.commit(&["q", "nosuch"], &["true"]).exits(2).json();
+    assert_eq!(
+        (text(&blocked, "status"), text(&blocked, "reason")),
+        ("blocked".into(), "no-such-path".into())
+    );
     let session = env.adopt("s");
     let args = ["attach", &session, "--path", "nosuch", "-m", "m", "--json", "--", "true"];
     let attached = env.ap(&args).exits(0).json();

@@ -28,6 +28,7 @@ mod fsck;
 mod gate_conditions;
 mod gc;
 mod gone;
+mod groups;
 mod hooks;
 mod hostile;
 mod house;

@@ -162,12 +162,14 @@ impl Lab {
         let spec = PolicySpec {
             label: None,
             session_ids: vec![session.clone()],
+            gate_session: None,
             then: Then::Commit,
             gates,
             commit: Some(commit),
             base: 0,
             on_stale: OnStale::Regate,
             expires: odd.ended.then(|| clock::now().plus_ms(2_000)),
+            next: None,
         };
         self.record(Input::PolicyAsked { policy: id.clone(), spec, covers: Covers::LastAndNext });
         let report = Report::TurnEnd { turn: None, reason: EndReason::Completed };

@@ -86,12 +86,14 @@ pub(super) fn spec(then: Then, sessions: &[usize]) -> PolicySpec {
     PolicySpec {
         label: None,
         session_ids: sessions.iter().map(|n| ses(*n)).collect(),
+        gate_session: None,
         then,
         gates: vec![],
         commit: (then == Then::Commit).then_some(commit),
         base: 0,
         on_stale: OnStale::Regate,
         expires: None,
+        next: None,
     }
 }
 

@@ -15,7 +15,8 @@ use std::os::unix::fs::{PermissionsExt, symlink};
 /// The codes of a refused request, which must have written nothing.
 fn refused(lab: &Lab, ledger: &Ledger, session: &SessionId, ask: &AttachAsk) -> Vec<String> {
     let before = lab.snapshot();
-    let error = ledger.attach(session, ask, Covers::LastAndNext).unwrap_err();
+    let error =
+        ledger.attach(&crate::ledger::GroupAsk::of(session, Covers::LastAndNext), ask).unwrap_err();
     assert_eq!(before, lab.snapshot(), "something was written");
     let LedgerError::Problems(all) = error else { panic!("not all problems: {error}") };
     all.iter().map(|p| p.code.as_str().to_owned()).collect()
@@ -76,7 +77,8 @@ fn a_policy_holds_what_was_found_at_attach() {
         c.message = b"  title  \n\n\n\nbody\n".to_vec();
     });
     ask.gate_cwd = Some("link/..foo".into());
-    let (id, _) = ledger.attach(&session, &ask, Covers::LastAndNext).unwrap();
+    let (id, _) =
+        ledger.attach(&crate::ledger::GroupAsk::of(&session, Covers::LastAndNext), &ask).unwrap();
     let spec = ledger.require_policy(&id).unwrap().spec;
     let gate = &spec.gates[0];
     assert_eq!((gate.def.cwd.as_str(), gate.def.timeout_ms), ("sub/..foo", 600_000));
@@ -111,7 +113,7 @@ fn all_problems_are_told_at_once_and_in_order() {
     });
     ask.label = Some("pol_x".into());
     ask.gates = [["test", "-f"], ["ls", "x"]]
-        .map(|argv| GateAsk { argv: argv.map(str::to_owned).to_vec() })
+        .map(|argv| GateAsk::of(argv.map(str::to_owned).to_vec()))
         .to_vec();
     ask.gate_cwd = Some("..".into());
     ask.gate_timeout_ms = Some(25 * 3600 * 1000);
@@ -160,8 +162,13 @@ fn a_commit_needs_a_gate_or_the_word_for_none() {
     assert_eq!(refused(&lab, &ledger, &session, &bare), ["gate-required"]);
     let both = AttachAsk { ungated: true, ..commit_of(&["a.txt"]) };
     assert_eq!(refused(&lab, &ledger, &session, &both), ["usage"]);
-    ledger.attach(&session, &AttachAsk { ungated: true, ..bare }, Covers::Next).unwrap();
-    ledger.attach(&session, &emit(&[]), Covers::Next).unwrap();
+    ledger
+        .attach(
+            &crate::ledger::GroupAsk::of(&session, Covers::Next),
+            &AttachAsk { ungated: true, ..bare },
+        )
+        .unwrap();
+    ledger.attach(&crate::ledger::GroupAsk::of(&session, Covers::Next), &emit(&[])).unwrap();
 }
 
 #[test]
@@ -177,8 +184,10 @@ fn rules_come_from_the_trusted_ref_and_the_person_alone() {
     assert_eq!(refused(&lab, &ledger, &session, &no_ack()), ["no-ack-not-allowed"]);
     allow(&lab, r#"{"command":"test","args":["-d"]}"#);
     lab.set("agentproto.allowNoAck", "true");
-    ledger.attach(&session, &emit(&["test", "-d", "."]), Covers::Next).unwrap();
-    ledger.attach(&session, &no_ack(), Covers::Next).unwrap();
+    ledger
+        .attach(&crate::ledger::GroupAsk::of(&session, Covers::Next), &emit(&["test", "-d", "."]))
+        .unwrap();
+    ledger.attach(&crate::ledger::GroupAsk::of(&session, Covers::Next), &no_ack()).unwrap();
     for id in ["ses_x", ""] {
         let inside = lab.ledger_at(&lab.repo.top(), &[("AGENTPROTO_SESSION_ID", id)]);
         assert_eq!(refused(&lab, &inside, &session, &no_ack()), ["no-ack-not-allowed"]);
@@ -208,7 +217,9 @@ fn programs_are_found_on_the_fixed_path_and_in_the_worktree_of_the_gate() {
     let ledger = lab.ledger_at(&lab.repo.top(), &[("PATH", &callers)]);
     let session = lab.session(&ledger);
 
-    let error = ledger.attach(&session, &emit(&["tool"]), Covers::Next).unwrap_err();
+    let error = ledger
+        .attach(&crate::ledger::GroupAsk::of(&session, Covers::Next), &emit(&["tool"]))
+        .unwrap_err();
     let LedgerError::Problems(all) = error else { panic!("{error}") };
     assert_eq!(all[0].code, Code::GateNotFound);
     assert!(all[0].hint.as_deref().unwrap().contains(outside.to_str().unwrap()), "{all:?}");
@@ -270,7 +281,8 @@ fn a_path_typed_in_another_worktree_means_the_same_place_in_the_sessions() {
     let (session, _) = ledger.adopt(&ask).unwrap();
     let absolute = far.join("b").into_os_string();
     let ask = with_commit(|c| c.paths = vec!["x".into(), "../a.txt".into(), absolute]);
-    let (id, _) = ledger.attach(&session, &ask, Covers::Next).unwrap();
+    let (id, _) =
+        ledger.attach(&crate::ledger::GroupAsk::of(&session, Covers::Next), &ask).unwrap();
     let commit = ledger.require_policy(&id).unwrap().spec.commit.unwrap();
     let paths: Vec<&[u8]> = commit.paths.iter().map(RepoPath::as_bytes).collect();
     assert_eq!(paths, [&b"sub/x"[..], b"a.txt", b"b"]);

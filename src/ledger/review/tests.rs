@@ -78,8 +78,12 @@ fn a_candidate_that_changes_the_rules_is_titled_so() {
         let lab = Lab::new();
         let ledger = lab.ledger();
         let session = lab.session(&ledger);
-        let (policy, _) =
-            ledger.attach(&session, &commit_of(&[rule]), Covers::LastAndNext).unwrap();
+        let (policy, _) = ledger
+            .attach(
+                &crate::ledger::GroupAsk::of(&session, Covers::LastAndNext),
+                &commit_of(&[rule]),
+            )
+            .unwrap();
         assert_eq!(ledger.review(&policy).unwrap_err().code(), Code::NotAwaiting);
         let report = Report::TurnEnd { turn: None, reason: EndReason::Completed };
         ledger.record(Input::Reported { session, report, key: None }).unwrap();
@@ -91,7 +95,8 @@ fn a_candidate_that_changes_the_rules_is_titled_so() {
         ledger.record_with(&touched, vec![candidate.commit], |_| Ok(input)).unwrap();
         assert!(ledger.review(&policy).unwrap().touches_rules, "{rule}");
         let other = lab.session(&ledger);
-        let (watching, _) = ledger.attach(&other, &emit(&[]), Covers::Next).unwrap();
+        let (watching, _) =
+            ledger.attach(&crate::ledger::GroupAsk::of(&other, Covers::Next), &emit(&[])).unwrap();
         assert_eq!(ledger.review(&watching).unwrap_err().code(), Code::NotAwaiting);
     }
 }

@@ -46,7 +46,9 @@ fn init_makes_everything_an_ack_needs_and_a_second_one_changes_nothing() {
     assert_eq!(changed(&run(&lab.ledger(), false)), 0);
     assert_eq!(lab.snapshot(), after);
     let session = lab.session(&ledger);
-    ledger.attach(&session, &commit_of(&["a.txt"]), Covers::Next).unwrap();
+    ledger
+        .attach(&crate::ledger::GroupAsk::of(&session, Covers::Next), &commit_of(&["a.txt"]))
+        .unwrap();
 }
 
 #[test]
@@ -112,8 +114,15 @@ fn allow_lets_a_gate_run_with_exactly_that_beginning() {
     assert!(ledger.allow(&words).unwrap().changed);
     assert!(!ledger.allow(&words).unwrap().changed);
     assert!(lab.settings().get(PATH_KEY).unwrap().is_some());
-    ledger.attach(&session, &emit(&["git", "log", "--oneline", "-1"]), Covers::Next).unwrap();
-    let error = ledger.attach(&session, &emit(&["git", "log"]), Covers::Next).unwrap_err();
+    ledger
+        .attach(
+            &crate::ledger::GroupAsk::of(&session, Covers::Next),
+            &emit(&["git", "log", "--oneline", "-1"]),
+        )
+        .unwrap();
+    let error = ledger
+        .attach(&crate::ledger::GroupAsk::of(&session, Covers::Next), &emit(&["git", "log"]))
+        .unwrap_err();
     assert_eq!(error.code(), Code::NotAllowlisted);
 }
 

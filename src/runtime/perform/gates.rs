@@ -308,7 +308,7 @@ impl Session<'_> {
         };
         let vars = GateVars {
             policy: policy.policy_id.as_str(),
-            session: policy.spec.session_ids.first().map_or("", |s| s.as_str()),
+            session: policy.spec.gate_session().map_or("", |s| s.as_str()),
             worktree: &worktree.top,
             attempt: self.attempt,
         };

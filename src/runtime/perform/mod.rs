@@ -64,7 +64,7 @@ enum Step {
     Stop(Progress),
 }
 
-/// Does everything that is due for a policy.
+/// Does everything that is due for a policy, and for the one that follows when it is done.
 ///
 /// # Errors
 /// The store failed, or the world could not be asked. What was recorded before stays recorded.
@@ -115,7 +115,11 @@ pub fn policy_until(
         }
         if !again {
             sweep(ledger);
-            return Ok(Progress::Settled);
+            // As deep as policies are nested, at most.
+            return match policy.followed_by() {
+                Some(next) => self::policy(ledger, next),
+                None => Ok(Progress::Settled),
+            };
         }
     }
 }

@@ -113,7 +113,7 @@ impl<'a> Place<'a> {
         ledger: &'a Ledger,
         policy: &'a Policy,
     ) -> Result<Result<Self, Trouble>, PerformError> {
-        let Some(member) = policy.spec.session_ids.first() else {
+        let Some(member) = policy.spec.gate_session() else {
             return Ok(Err(trouble(Code::NoSuchSession, "the policy has no session")));
         };
         let session = ledger.require_session(member)?;

@@ -235,7 +235,6 @@ const NOT_PROVOKED_HERE: &[(&str, &str)] = &[
         "trusted-ref-remote",
         "meets a person at a terminal only; the tests of `allow --commit` bring it about",
     ),
-    ("unknown-field", "definitions in files come later"),
 ];
 
 #[test]

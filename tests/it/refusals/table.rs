@@ -292,7 +292,6 @@ const ATTACH: &[Row] = &[
     }),
     row("gate-required", 6, |e| attach(e, &["--then", "commit", "--path", "a.txt", "-m", "m"])),
     row("gate-needs-shell", 6, |e| attach(e, &["--gate", "true && ls"])),
-    row("no-such-path", 2, |e| path(e, "nowhere.txt")),
     row("gate-not-found", 6, |e| {
         commit_allowlist(e, "{\"version\":1,\"commands\":[\"no-such-program\"]}");
         attach(e, &["--", "no-such-program"])
@@ -303,6 +302,15 @@ const ATTACH: &[Row] = &[
     row("cwd-escapes-worktree", 6, |e| {
         std::os::unix::fs::symlink("/", e.repo().join("link")).unwrap();
         attach(e, &["--gate-cwd", "link/tmp", "--", "true"])
+    }),
+    row("members-in-different-worktrees", 6, |e| {
+        e.adopt_in(&e.worktree("tree"), "elsewhere");
+        attach(e, &["elsewhere", "--path", "a.txt", "-m", "m", "--", "true"])
+    }),
+    row("unknown-field", 129, |e| {
+        let file = e.path("policy.json");
+        fs::write(&file, r#"{"onfail": {}}"#).unwrap();
+        attach(e, &["--next", file.to_str().unwrap(), "--", "true"])
     }),
     row("no-such-cwd", 6, |e| attach(e, &["--gate-cwd", "nowhere", "--", "true"])),
     row("no-ack-not-allowed", 6, |e| commit(e, &["--no-ack"])),

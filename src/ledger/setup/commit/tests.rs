@@ -66,9 +66,9 @@ fn a_gate_may_run_it_from_then_on() {
     let ledger = lab.ledger();
     let session = lab.session(&ledger);
     let gate = emit(&["git", "log", "-1"]);
-    assert!(ledger.attach(&session, &gate, Covers::Next).is_err());
+    assert!(ledger.attach(&crate::ledger::GroupAsk::of(&session, Covers::Next), &gate).is_err());
     ledger.allow_commit(&["git".to_owned(), "log".to_owned()]).unwrap();
-    ledger.attach(&session, &gate, Covers::Next).unwrap();
+    ledger.attach(&crate::ledger::GroupAsk::of(&session, Covers::Next), &gate).unwrap();
 }
 
 #[test]

@@ -1,0 +1,207 @@
+//! A policy in JSON: one name for every flag, paths from the worktree's top.
+//!
+//! Contract: a field this version does not know is an error, never passed over: it could be the one that was to hold
+//! something back.
+
+use super::{args, cx::Cx, error::CliError, given};
+use crate::{
+    code::Code,
+    domain::policy::OnStale,
+    ledger::{AttachAsk, CommitAsk, GateAsk, NextAsk},
+    limits,
+    sys::clock,
+};
+use base64::{Engine as _, prelude::BASE64_STANDARD};
+use serde::Deserialize;
+use std::{ffi::OsString, os::unix::ffi::OsStringExt as _, path::Path};
+
+/// The whole of a file.
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct PolicyForm {
+    label: Option<String>,
+    session_id: Option<String>,
+    session_ids: Option<Vec<String>>,
+    gate_session: Option<String>,
+    then: Option<ThenForm>,
+    gate: Option<GateForm>,
+    #[serde(default)]
+    gates: Vec<GateForm>,
+    #[serde(default)]
+    ungated: bool,
+    require_output: Option<String>,
+    #[serde(default)]
+    protect: Vec<String>,
+    commit: Option<CommitForm>,
+    on_stale: Option<OnStale>,
+    expires: Option<String>,
+    since: Option<String>,
+    #[serde(default)]
+    next_turn: bool,
+    next: Option<Box<PolicyForm>>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum ThenForm {
+    Emit,
+    Commit,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct GateForm {
+    command: String,
+    #[serde(default)]
+    args: Vec<String>,
+    cwd: Option<String>,
+    timeout_ms: Option<u64>,
+    #[serde(default)]
+    protect: Vec<String>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct CommitForm {
+    #[serde(default)]
+    paths: Vec<PathForm>,
+    #[serde(default)]
+    message: String,
+    require_human_ack: Option<bool>,
+    #[serde(default)]
+    allow_markers: bool,
+    #[serde(default)]
+    recursive: bool,
+    #[serde(default)]
+    force_ignored: bool,
+    #[serde(default)]
+    allow_submodule: bool,
+    #[serde(default)]
+    detached_ok: bool,
+}
+
+/// A name as text, or its bytes where it is none.
+#[derive(Debug, Deserialize)]
+#[serde(untagged)]
+enum PathForm {
+    Text(String),
+    Bytes { b64: String },
+}
+
+/// A policy with the sessions it is for, as they were named.
+pub(super) struct Described {
+    pub(super) ask: AttachAsk,
+    pub(super) sessions: Vec<String>,
+    pub(super) gate_session: Option<String>,
+    pub(super) since: Option<String>,
+    pub(super) next_turn: bool,
+}
+
+/// The policy in a file, `-` for standard input.
+///
+/// # Errors
+/// It cannot be read, or says what no policy says.
+pub(super) fn read(cx: &Cx, option: &str, file: &Path) -> Result<Described, CliError> {
+    let text = given::whole(cx, (option, Code::Usage), file, limits::POLICY_FILE_BYTES)?;
+    let name = format!("{option} {}", file.display());
+    let form: PolicyForm = serde_json::from_slice(&text).map_err(|e| {
+        let what = e.to_string();
+        let code = if what.starts_with("unknown field") { Code::UnknownField } else { Code::Usage };
+        CliError::new(code, format!("{name}: {what}"))
+    })?;
+    form.described(&name)
+}
+
+/// The policy in a file that is to follow another one.
+///
+/// # Errors
+/// As [`read`]; it names sessions of its own.
+pub(super) fn next(cx: &Cx, file: &Path) -> Result<NextAsk, CliError> {
+    read(cx, "--next", file)?.following("--next")
+}
+
+impl Described {
+    fn following(self, name: &str) -> Result<NextAsk, CliError> {
+        let own = !self.sessions.is_empty() || self.gate_session.is_some() || self.since.is_some();
+        if own {
+            let message = format!(
+                "{name}: what follows watches the same sessions from then on: no sessionIds, gateSession or since"
+            );
+            return Err(usage(message));
+        }
+        Ok(NextAsk { ask: self.ask, next_turn: self.next_turn })
+    }
+}
+
+impl PolicyForm {
+    fn described(self, name: &str) -> Result<Described, CliError> {
+        let commits = match self.then {
+            Some(ThenForm::Emit) if self.commit.is_some() => {
+                return Err(usage(format!("{name}: \"then\": \"emit\" takes no commit")));
+            }
+            then => then == Some(ThenForm::Commit) || self.commit.is_some(),
+        };
+        if self.next_turn && self.since.is_some() {
+            return Err(usage(format!("{name}: nextTurn and since contradict each other")));
+        }
+        let commit = if commits { Some(self.commit.unwrap_or_default().ask(name)?) } else { None };
+        let end = |text: String| args::end("expires", &text, clock::now());
+        let below = |form: Box<Self>| form.described(name)?.following(name).map(Box::new);
+        let ask = AttachAsk {
+            label: self.label,
+            gates: self.gate.into_iter().chain(self.gates).map(GateForm::ask).collect(),
+            gate_cwd: None,
+            gate_timeout_ms: None,
+            require_output: self.require_output,
+            protect: self.protect,
+            ungated: self.ungated,
+            commit,
+            on_stale: self.on_stale,
+            expires: self.expires.map(end).transpose()?,
+            next: self.next.map(below).transpose()?,
+        };
+        let sessions = self.session_id.into_iter().chain(self.session_ids.unwrap_or_default());
+        Ok(Described {
+            ask,
+            sessions: sessions.collect(),
+            gate_session: self.gate_session,
+            since: self.since,
+            next_turn: self.next_turn,
+        })
+    }
+}
+
+impl GateForm {
+    fn ask(self) -> GateAsk {
+        let argv = std::iter::once(self.command).chain(self.args).collect();
+        let cwd = self.cwd.map(OsString::from);
+        GateAsk { argv, cwd, timeout_ms: self.timeout_ms, protect: self.protect }
+    }
+}
+
+impl CommitForm {
+    fn ask(self, name: &str) -> Result<CommitAsk, CliError> {
+        let paths = self.paths.into_iter().map(|path| match path {
+            PathForm::Text(text) => Ok(text.into()),
+            PathForm::Bytes { b64 } => BASE64_STANDARD
+                .decode(&b64)
+                .map(OsString::from_vec)
+                .map_err(|e| usage(format!("{name}: b64 of a path: {e}"))),
+        });
+        Ok(CommitAsk {
+            paths: paths.collect::<Result<_, _>>()?,
+            from_top: true,
+            message: self.message.into_bytes(),
+            no_ack: self.require_human_ack == Some(false),
+            allow_markers: self.allow_markers,
+            recursive: self.recursive,
+            force_ignored: self.force_ignored,
+            allow_submodule: self.allow_submodule,
+            detached_ok: self.detached_ok,
+        })
+    }
+}
+
+fn usage(message: String) -> CliError {
+    CliError::new(Code::Usage, message)
+}

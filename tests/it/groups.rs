@@ -1,0 +1,149 @@
+//! Policies of several sessions, policies that follow each other, and policies from a file.
+
+use crate::{env::TestEnv, house::text};
+use serde_json::{Value, json};
+use std::fs;
+
+fn file(env: &TestEnv, name: &str, value: &Value) -> String {
+    let path = env.path(name);
+    fs::write(&path, value.to_string()).unwrap();
+    path.display().to_string()
+}
+
+fn turn_ends(env: &TestEnv, session: &str) {
+    env.ap(&["session", "report", session, "turn-end"]).exits(0);
+}
+
+/// Codes and fields of everything that was in the way.
+fn problems(out: &crate::env::Output) -> Vec<String> {
+    let error: Value = serde_json::from_slice(&out.stderr).unwrap();
+    let error = &error["error"];
+    let one = |p: &Value| format!("{} {}", text(p, "code"), text(p, "field"));
+    match error["details"].as_array() {
+        Some(all) if !all.is_empty() => all.iter().map(one).collect(),
+        _ => vec![text(error, "code")],
+    }
+}
+
+#[test]
+fn a_group_is_gated_once_when_all_are_finished() {
+    let env = TestEnv::new();
+    let (one, two) = (env.adopt("one"), env.adopt("two"));
+    let args = ["attach", "one", "two", &one, "--json", "--", "true"];
+    let attached = env.ap(&args).exits(0).json();
+    assert_eq!(attached["sessionIds"], json!([one, two]), "named twice, there once");
+    let policy = text(&attached, "policyId");
+    turn_ends(&env, &two);
+    let shown = env.policy(&policy);
+    assert_eq!((text(&shown, "status"), &shown["pending"]), ("watching".into(), &json!([one])));
+    turn_ends(&env, &one);
+    assert_eq!(text(&env.policy(&policy), "status"), "done");
+    let events = ["events", "--policy", &policy, "--type", "policy:gating", "--json"];
+    assert_eq!(env.ap(&events).exits(0).json()["events"].as_array().unwrap().len(), 1);
+}
+
+#[test]
+fn members_of_a_commit_are_in_one_worktree_and_gates_run_where_it_is_said() {
+    let env = TestEnv::new();
+    let tree = env.worktree("tree");
+    fs::write(tree.join("only-here"), "x\n").unwrap();
+    let (one, two) = (env.adopt("one"), env.adopt_in(&tree, "two"));
+    let commit = ["attach", "one", "two", "--path", "a.txt", "-m", "m", "--json", "--", "true"];
+    let before = env.snapshot();
+    let out = env.ap(&commit).exits(6);
+    before.assert_same(&env.snapshot(), "a refused attach");
+    assert!(out.err().contains("members-in-different-worktrees"), "{out}");
+    let gate = ["--", "ls", "only-here"];
+    let attach = |more: &[&str]| {
+        let args: Vec<_> =
+            ["attach", "one", "two", "--json"].iter().chain(more).chain(&gate).copied().collect();
+        text(&env.ap(&args).exits(0).json(), "policyId")
+    };
+    let (first, second) = (attach(&[]), attach(&["--gate-session", "two"]));
+    turn_ends(&env, &one);
+    env.ap(&["session", "report", &two, "turn-end"]);
+    assert_eq!(text(&env.policy(&first), "reason"), "gate-red");
+    let shown = env.policy(&second);
+    assert_eq!((text(&shown, "status"), text(&shown, "gateSession")), ("done".into(), two));
+}
+
+#[test]
+fn what_follows_is_checked_beforehand_and_attached_when_the_one_before_has_landed() {
+    let env = TestEnv::new();
+    let session = env.adopt("s");
+    let next = json!({"label": "after", "gates": [{"command": "ls", "args": ["f.txt"]}],
+        "commit": {"paths": ["a.txt"], "message": "second"}});
+    let next = file(&env, "next.json", &next);
+    env.write("f.txt", "1\n");
+    env.write("a.txt", "changed\n");
+    let policy =
+        env.attach(&session, &["--path", "f.txt", "-m", "first", "--next", &next, "--", "true"]);
+    env.turn_end(&session, &policy).exits(5);
+    assert_eq!(env.policy(&policy)["nextPolicyId"], Value::Null, "it is not there yet");
+    env.ap(&["ack", &policy, "--yes"]).exits(0);
+    let second = text(&env.policy(&policy), "nextPolicyId");
+    let shown = env.policy(&second);
+    let found = (text(&shown, "status"), text(&shown, "label"), &shown["paths"]);
+    assert_eq!(found, ("awaiting-ack".into(), "after".into(), &json!(["a.txt"])));
+    assert_eq!(text(&shown, "parent"), env.git(&["rev-parse", "main"]), "on top of the first");
+    env.ap(&["ack", "after", "--yes"]).exits(0);
+    assert_eq!(env.git(&["log", "--format=%s", "-2", "main"]), "second\nfirst");
+    env.ap(&["verify", "main~2..main"]).exits(0);
+    env.ap(&["fsck"]).exits(0);
+}
+
+#[test]
+fn what_is_wrong_with_anything_that_follows_is_told_at_attach() {
+    let env = TestEnv::new();
+    let session = env.adopt("s");
+    let before = env.snapshot();
+    let tried = |next: &Value| {
+        let next = file(&env, "next.json", next);
+        env.ap(&["attach", &session, "--next", &next, "--json", "--", "true"])
+    };
+    let deep = (0..16).fold(json!({}), |inner, _| json!({ "next": inner }));
+    let bad_gate = json!({"gates": [{"command": "no-such-program"}]});
+    let bad_commit = json!({"next": {"then": "commit", "gates": [{"command": "true"}],
+        "commit": {"paths": ["a.txt", ".git/config"], "message": "m"}}});
+    for (next, exit, want) in [
+        (json!({"next": {"then": "commit"}}), 129, "no-paths"),
+        (bad_gate, 6, "not-allowlisted"),
+        (bad_commit, 6, "path-in-git-dir"),
+        (deep, 6, "too-many"),
+        (json!({"sessionIds": ["s"]}), 129, "usage"),
+        (json!({"since": "1"}), 129, "usage"),
+        (json!({"onFail": {"nudge": "try again"}}), 129, "unknown-field"),
+        (json!({"then": "emit", "commit": {"paths": ["a.txt"], "message": "m"}}), 129, "usage"),
+        (json!([]), 129, "usage"),
+    ] {
+        let out = tried(&next).exits(exit);
+        assert!(problems(&out).iter().any(|p| p.starts_with(want)), "{next} {out}");
+    }
+    before.assert_same(&env.snapshot(), "refused attaches");
+}
+
+#[test]
+fn a_policy_comes_from_a_file_with_the_names_of_the_flags() {
+    let env = TestEnv::new();
+    let session = env.adopt("s");
+    fs::create_dir(env.repo().join("sub")).unwrap();
+    env.write("sub/f.txt", "1\n");
+    let policy = json!({
+        "sessionId": "s", "label": "from-file", "then": "commit", "onStale": "block", "expires": "2h",
+        "gate": {"command": "ls", "args": ["f.txt"], "cwd": "sub", "timeoutMs": 30_000},
+        "commit": {"paths": ["sub/f.txt", {"b64": "YS50eHQ="}], "message": "of a file"},
+    });
+    let path = file(&env, "policy.json", &policy);
+    let out =
+        env.ap_in(&env.repo().join("sub"), &["attach", "--file", &path, "--json"]).exits(0).json();
+    assert_eq!(out["paths"], json!(["sub/f.txt", "a.txt"]), "from the top, wherever one stands");
+    let id = text(&out, "policyId");
+    env.turn_end(&session, &id).exits(5);
+    env.ap(&["ack", "from-file", "--yes"]).exits(0);
+    assert_eq!(env.git(&["log", "--format=%s", "-1", "main"]), "of a file");
+    env.ap(&["attach", "--file", &path, "s"]).exits(129);
+    env.ap(&["attach", "--file", &path, "--label", "x"]).exits(129);
+    env.ap(&["attach", "--file", &file(&env, "none.json", &json!({}))]).exits(129);
+    env.ap(&["attach", "--file", "nowhere.json", "s"]).exits(129);
+    env.ap(&["attach", "--file", &file(&env, "empty.json", &json!({})), "s"]).exits(0);
+}
