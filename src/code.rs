@@ -174,6 +174,7 @@ codes! {
 
     // policies and acks
     NotAwaiting "not-awaiting" REFUSED "see where it stands: git agentproto policy show";
+    NotOver "not-over" REFUSED "it still goes on: git agentproto policy show; to stop it: git agentproto policy cancel";
     NotBlocked "not-blocked" REFUSED "only what is blocked is dismissed; to stop it: git agentproto policy cancel";
     Committing "committing" REFUSED "let it land: git agentproto wait";
     NotOwner "not-owner" REFUSED "answer in the clone that owns the policy";

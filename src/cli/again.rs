@@ -7,8 +7,9 @@ use super::{cx::Cx, error::CliError, names::Names, text};
 use crate::{
     code::Code,
     domain::{
+        gate::GateDef,
         path::RepoPath,
-        policy::{CommitSpec, OnStale, Policy},
+        policy::{CommitSpec, OnStale, Policy, PolicySpec},
     },
     ledger::Ledger,
     limits,
@@ -50,6 +51,9 @@ pub(super) fn again(cx: &Cx, ledger: &Ledger, policy: &Policy) -> Result<String,
     if policy.reason.as_deref() == Some(Code::NoSuchPath.as_str()) {
         return Ok(CHECK_THE_PATH.to_owned());
     }
+    if !has_flags(policy) {
+        return Ok(format!("git agentproto policy regate {}", policy.policy_id));
+    }
     let names = if cx.json { Names::default() } else { Names::load(cx, ledger)? };
     let (mut alive, mut place) = (Vec::new(), Place::default());
     for id in &policy.spec.session_ids {
@@ -60,6 +64,16 @@ pub(super) fn again(cx: &Cx, ledger: &Ledger, policy: &Policy) -> Result<String,
         }
     }
     Ok(words(policy, &alive, &place))
+}
+
+/// True when flags can say all of it: what a file said of one gate, or of what follows, they cannot.
+fn has_flags(policy: &Policy) -> bool {
+    let PolicySpec { gates, gate_session, next, .. } = &policy.spec;
+    let alike = |a: &GateDef, b: &GateDef| {
+        (&a.cwd, a.timeout_ms, &a.protect) == (&b.cwd, b.timeout_ms, &b.protect)
+    };
+    let same = gates.iter().zip(gates.iter().skip(1)).all(|(a, b)| alike(&a.def, &b.def));
+    same && gate_session.is_none() && next.is_none()
 }
 
 impl Place {

@@ -121,6 +121,7 @@ pub(super) fn policy_short(policy: &Policy, next_step: Option<&str>) -> Value {
         "label": policy.spec.label,
         "status": policy.status,
         "generation": policy.generation,
+        "regateOf": policy.spec.again.as_ref().map(|again| &again.of),
         "sessionIds": policy.spec.session_ids,
         "gateSession": policy.spec.gate_session(),
         "nextPolicyId": policy.followed_by(),

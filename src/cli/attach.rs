@@ -13,11 +13,11 @@ use super::{
 use crate::{
     code::{Code, exit},
     domain::{
-        ids::{PolicyId, SessionId},
+        ids::PolicyId,
         input::Covers,
         policy::{OnStale, Status},
     },
-    ledger::{AttachAsk, CommitAsk, GateAsk, GroupAsk, Recording},
+    ledger::{AttachAsk, CommitAsk, GateAsk, GroupAsk, Ledger, Recording},
     runtime::perform::is_due,
     sys::clock,
 };
@@ -204,33 +204,39 @@ pub(super) fn run(cx: &Cx, args: AttachArgs) -> Result<u8, CliError> {
         None => Covers::LastAndNext,
     };
     let group = GroupAsk { members, gate_session, covers };
-    let (id, recording) = ledger.attach(&group, &ask)?;
-    let notices = warn::of_policy(cx, &ledger, &id, &recording.left_out);
-    let due = recording.state.policies.get(&id).is_some_and(is_due);
-    let held = if due { settle(cx, &ledger, &id, no_wait) } else { None };
-    if covers == Covers::LastAndNext && held.is_none() {
-        tell_if_judged(cx, &recording, (&group.members, &id), no_wait);
+    let attached = ledger.attach(&group, &ask)?;
+    tell_attached(cx, &ledger, (&attached, covers == Covers::LastAndNext), no_wait)
+}
+
+/// Performs what is due for a policy that was just attached, and says what came of it.
+pub(super) fn tell_attached(
+    cx: &Cx,
+    ledger: &Ledger,
+    ((id, recording), may_surprise): (&(PolicyId, Recording), bool),
+    no_wait: bool,
+) -> Result<u8, CliError> {
+    let notices = warn::of_policy(cx, ledger, id, &recording.left_out);
+    let due = recording.state.policies.get(id).is_some_and(is_due);
+    let held = if due { settle(cx, ledger, id, no_wait) } else { None };
+    if may_surprise && held.is_none() {
+        tell_if_judged(cx, recording, id, no_wait);
     }
-    let policy = ledger.require_policy(&id)?;
-    let mut answer = answer::policy(cx, &ledger, &policy)?;
+    let policy = ledger.require_policy(id)?;
+    let mut answer = answer::policy(cx, ledger, &policy)?;
     tell(&mut answer, held.as_ref());
     warn::tell(&mut answer, &notices);
-    cx.answer(&answer, &show_text(cx, &ledger, &policy)?)?;
+    cx.answer(&answer, &show_text(cx, ledger, &policy)?)?;
     Ok(exit::DONE)
 }
 
 /// Says that the last turn is what counted, where whoever attached may have meant the next one.
-fn tell_if_judged(
-    cx: &Cx,
-    recording: &Recording,
-    (members, id): (&[SessionId], &PolicyId),
-    no_wait: bool,
-) {
+fn tell_if_judged(cx: &Cx, recording: &Recording, id: &PolicyId, no_wait: bool) {
     let state = &recording.state;
-    let judged = state.policies.get(id).is_some_and(|p| p.status != Status::Watching);
+    let Some(policy) = state.policies.get(id).filter(|p| p.status != Status::Watching) else {
+        return;
+    };
     let is = if no_wait { "is judged" } else { "was judged" };
-    let what = match members {
-        _ if !judged => return,
+    let what = match policy.spec.session_ids.as_slice() {
         [session] => match state.sessions.get(session) {
             Some(session) => format!("turn {} had ended already and {is}", session.turn),
             None => return,
@@ -302,6 +308,7 @@ pub(super) fn ask(
         commit: if wants_commit { Some(commit.ask(cx)?) } else { None },
         on_stale: common.on_stale.map(OnStale::from),
         expires: expires.map(|text| args::end("--expires", text, clock::now())).transpose()?,
+        again: None,
         next: common
             .next
             .as_ref()

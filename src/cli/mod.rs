@@ -94,7 +94,7 @@ enum Command {
     Wait(wait::WaitArgs),
     /// Which commits were gated and approved, and by whom
     Verify(verify::VerifyArgs),
-    /// Policies: attach, list, show, wait, ack, cancel
+    /// Policies: attach, list, show, wait, ack, cancel, regate, dismiss
     #[command(subcommand)]
     Policy(policy::PolicyCommand),
     /// Sessions: adopt, report, list, show

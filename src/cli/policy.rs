@@ -1,4 +1,4 @@
-//! `policy attach|list|show|wait|ack|cancel|dismiss`: what happens when a session's turn ends.
+//! `policy attach|list|show|wait|ack|cancel|regate|dismiss`: what happens when a session's turn ends.
 
 use super::{
     ack,
@@ -34,7 +34,7 @@ use serde_json::{Value, json};
 #[derive(clap::Subcommand)]
 pub(super) enum PolicyCommand {
     /// Say what happens when a session's turn ends
-    #[command(override_usage = "git agentproto policy attach SESSION [OPTIONS] [-- GATE...]")]
+    #[command(override_usage = "git agentproto policy attach SESSION... [OPTIONS] [-- GATE...]")]
     Attach(Box<attach::AttachArgs>),
     /// List the policies that are open
     List(ListArgs),
@@ -46,6 +46,8 @@ pub(super) enum PolicyCommand {
     Ack(ack::AckArgs),
     /// Stop a policy; a running gate is killed
     Cancel(CancelArgs),
+    /// Attach once more what is over, of the same turns: a new policy, gated anew
+    Regate(RegateArgs),
     /// Be done with a blocked policy: status tells of it no more
     Dismiss(CancelArgs),
 }
@@ -98,6 +100,17 @@ pub(super) struct ShowArgs {
     candidate: bool,
 }
 
+/// Which policy to attach once more.
+#[derive(clap::Args)]
+pub(super) struct RegateArgs {
+    /// Id, unique prefix of one, or label
+    #[arg(value_name = "POLICY")]
+    policy: String,
+    /// Return at once; a process of its own goes on
+    #[arg(long)]
+    no_wait: bool,
+}
+
 /// Which policy to stop or to be done with.
 #[derive(clap::Args)]
 pub(super) struct CancelArgs {
@@ -121,6 +134,11 @@ pub(super) fn run(cx: &Cx, command: PolicyCommand) -> Result<u8, CliError> {
         PolicyCommand::Wait(args) => wait::run(cx, args),
         PolicyCommand::Ack(args) => ack::run(cx, args),
         PolicyCommand::Cancel(args) => cancel(cx, args),
+        PolicyCommand::Regate(args) => {
+            let ledger = cx.ledger()?;
+            let attached = ledger.regate(&ledger.find_policy(&args.policy)?)?;
+            attach::tell_attached(cx, &ledger, (&attached, false), args.no_wait)
+        }
         PolicyCommand::Dismiss(args) => dismiss(cx, args),
     }
 }

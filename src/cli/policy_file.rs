@@ -158,6 +158,7 @@ impl PolicyForm {
             commit,
             on_stale: self.on_stale,
             expires: self.expires.map(end).transpose()?,
+            again: None,
             next: self.next.map(below).transpose()?,
         };
         let sessions = self.session_id.into_iter().chain(self.session_ids.unwrap_or_default());

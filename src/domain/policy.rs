@@ -221,9 +221,22 @@ pub struct PolicySpec {
     /// When it ends unless it is over by then; never when absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expires: Option<Timestamp>,
+    /// The policy that is asked for once more.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub again: Option<Again>,
     /// What is attached to the same sessions when this one is done.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub next: Option<Box<NextPolicy>>,
+}
+
+/// What a policy is made again from.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Again {
+    /// The one before.
+    pub of: PolicyId,
+    /// How many there were before: its generation.
+    pub after: u32,
 }
 
 /// A policy that is attached when the one before is done. Everything that can be checked was checked with that one.

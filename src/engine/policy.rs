@@ -19,7 +19,8 @@ use crate::{
         input::{Covers, GateRun, RunEnd},
         oid::Oid,
         policy::{
-            Candidate, CommitSpec, OnStale, Outcome, Policy, PolicySpec, Status, Then, Unsigned,
+            Again, Candidate, CommitSpec, OnStale, Outcome, Policy, PolicySpec, Status, Then,
+            Unsigned,
         },
         session::{Session, Turn},
     },
@@ -210,7 +211,7 @@ fn attached(id: &PolicyId, recorded: &Recorded, spec: &PolicySpec) -> Policy {
         policy_id: id.clone(),
         spec: spec.clone(),
         status: Status::Watching,
-        generation: 1,
+        generation: spec.again.as_ref().map_or(1, |again| again.after.saturating_add(1)),
         attempt: 0,
         pending: vec![],
         stalled_by: vec![],
@@ -275,6 +276,7 @@ pub(super) fn attach(
     mut spec: PolicySpec,
     covers: Covers,
 ) -> Result<(), Refusal> {
+    require_again(draft, &spec)?;
     let mut bases = Vec::new();
     for member in &spec.session_ids {
         let Some(session) = draft.state().sessions.get(member) else {
@@ -291,6 +293,20 @@ pub(super) fn attach(
     let sessions = spec.session_ids.clone();
     let body = PolicyAttached { spec }.into();
     draft.push(Event { subject: Entity::Policy(id.clone()), sessions, body })
+}
+
+/// What is made again is over, and is counted as it is.
+fn require_again(draft: &Draft, spec: &PolicySpec) -> Result<(), Refusal> {
+    let Some(Again { of, after }) = &spec.again else { return Ok(()) };
+    let old = load(draft, of)?;
+    if !old.status.is_terminal() {
+        let because = format!("the policy is {}", old.status.as_str());
+        return Err(refuse(Code::NotOver, of, because));
+    }
+    if old.generation == *after {
+        return Ok(());
+    }
+    Err(refuse(Code::Internal, of, format!("it is of generation {}, not {after}", old.generation)))
 }
 
 /// Attaches what follows the policies that this batch made done. Nobody is asked any more: what its sessions cannot

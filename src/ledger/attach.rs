@@ -13,7 +13,7 @@ use crate::{
         gate::{Gate, GateDef},
         ids::{PolicyId, SessionId},
         input::{Covers, Input},
-        policy::{CommitSpec, NextPolicy, OnStale, PolicySpec, Then},
+        policy::{Again, CommitSpec, NextPolicy, OnStale, PolicySpec, Then},
         time::{Timestamp, typed_duration},
         wanted::Wanted,
     },
@@ -113,6 +113,8 @@ pub struct AttachAsk {
     pub on_stale: Option<OnStale>,
     /// When it ends; never when absent.
     pub expires: Option<Timestamp>,
+    /// The policy that is asked for once more.
+    pub again: Option<Again>,
     /// What follows when it is done.
     pub next: Option<Box<NextAsk>>,
 }
@@ -357,6 +359,7 @@ impl Checked {
             base: 0,
             on_stale: ask.on_stale.unwrap_or_default(),
             expires: ask.expires,
+            again: ask.again.clone(),
             next,
         }
     }
@@ -426,5 +429,6 @@ fn check_conditions(ask: &AttachAsk, problems: &mut Problems) {
     }
 }
 
+mod again;
 #[cfg(test)]
 mod tests;

@@ -209,7 +209,8 @@ fn touches(input: &Input) -> Vec<Entity> {
         Input::SessionAdopted { .. } | Input::CommitAsked { .. } => vec![],
         Input::Reported { session, .. } => vec![Entity::Session(session.clone())],
         Input::PolicyAsked { spec, .. } => {
-            spec.session_ids.iter().cloned().map(Entity::Session).collect()
+            let before = spec.again.iter().map(|again| Entity::Policy(again.of.clone()));
+            spec.session_ids.iter().cloned().map(Entity::Session).chain(before).collect()
         }
         Input::GatesEnded { policy, .. }
         | Input::CommitSigned { policy, .. }

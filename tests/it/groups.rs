@@ -147,3 +147,65 @@ fn a_policy_comes_from_a_file_with_the_names_of_the_flags() {
     env.ap(&["attach", "--file", "nowhere.json", "s"]).exits(129);
     env.ap(&["attach", "--file", &file(&env, "empty.json", &json!({})), "s"]).exits(0);
 }
+
+#[test]
+fn what_is_over_is_gated_once_more_as_a_policy_of_its_own() {
+    let env = TestEnv::new();
+    let session = env.adopt("s");
+    let next = file(&env, "next.json", &json!({"gate": {"command": "true"}}));
+    let policy = env
+        .attach(&session, &["--label", "l", "--next", &next, "--gate", "ls f.txt", "--", "true"]);
+    env.ap(&["policy", "regate", &policy]).exits(6);
+    env.turn_end(&session, &policy).exits(1);
+    let step = text(&env.policy(&policy), "nextStep");
+    assert_eq!(step, format!("git agentproto policy regate {policy}"), "flags could not say it");
+    env.write("f.txt", "1\n");
+    let again = env.ap(&["policy", "regate", &policy, "--json"]).exits(0).json();
+    let found = (text(&again, "status"), &again["generation"], text(&again, "regateOf"));
+    assert_eq!(found, ("done".into(), &json!(2), policy.clone()), "{again:#}");
+    assert_eq!(text(&env.policy(&text(&again, "nextPolicyId")), "status"), "done");
+    assert_eq!(text(&env.policy(&policy), "status"), "blocked", "what is over stays what it is");
+    let third = env.ap(&["policy", "regate", &text(&again, "policyId"), "--json"]).exits(0).json();
+    assert_eq!(third["generation"], json!(3));
+    env.ap(&["fsck"]).exits(0);
+}
+
+#[test]
+fn a_commit_is_gated_once_more_with_all_that_was_asked() {
+    let env = TestEnv::new();
+    env.write("f.txt", "1\n");
+    let asked = [
+        "commit",
+        "--path",
+        "f.txt",
+        "-m",
+        "m",
+        "--on-stale",
+        "block",
+        "--json",
+        "--",
+        "ls",
+        "g.txt",
+    ];
+    let red = env.ap(&asked).exits(1).json();
+    env.write("g.txt", "1\n");
+    let again = env.ap(&["policy", "regate", &text(&red, "policyId"), "--json"]).exits(0).json();
+    let named = |of: &Value| {
+        (
+            of["paths"].clone(),
+            of["onStale"].clone(),
+            of["message"].clone(),
+            of["sessionIds"].clone(),
+        )
+    };
+    assert_eq!((text(&again, "status"), named(&again)), ("awaiting-ack".into(), named(&red)));
+    env.ap(&["ack", &text(&again, "policyId"), "--yes"]).exits(0);
+    env.ap(&["verify", "main~1..main"]).exits(0);
+    // Rules are those of now.
+    env.write("f.txt", "2\n");
+    fs::remove_file(env.repo().join("g.txt")).unwrap();
+    let red = env.ap(&asked).exits(1).json();
+    env.write(".agentproto/allowed-commands.json", "{\"version\":1,\"commands\":[]}");
+    env.git(&["commit", "-qm", "rules", ".agentproto"]);
+    env.ap(&["policy", "regate", &text(&red, "policyId")]).exits(6);
+}

@@ -169,6 +169,7 @@ impl Lab {
             base: 0,
             on_stale: OnStale::Regate,
             expires: odd.ended.then(|| clock::now().plus_ms(2_000)),
+            again: None,
             next: None,
         };
         self.record(Input::PolicyAsked { policy: id.clone(), spec, covers: Covers::LastAndNext });

@@ -93,6 +93,7 @@ pub(super) fn spec(then: Then, sessions: &[usize]) -> PolicySpec {
         base: 0,
         on_stale: OnStale::Regate,
         expires: None,
+        again: None,
         next: None,
     }
 }

@@ -303,6 +303,10 @@ const ATTACH: &[Row] = &[
         std::os::unix::fs::symlink("/", e.repo().join("link")).unwrap();
         attach(e, &["--gate-cwd", "link/tmp", "--", "true"])
     }),
+    row("not-over", 6, |e| {
+        let policy = e.attach(&e.adopt("s"), &["--", "true"]);
+        run(&["policy", "regate", &policy])
+    }),
     row("members-in-different-worktrees", 6, |e| {
         e.adopt_in(&e.worktree("tree"), "elsewhere");
         attach(e, &["elsewhere", "--path", "a.txt", "-m", "m", "--", "true"])
