@@ -35,6 +35,7 @@ mod seen;
 mod session;
 mod settle;
 mod status;
+mod supervise;
 mod text;
 mod trust;
 mod verify;
@@ -100,6 +101,8 @@ enum Command {
     /// Sessions: adopt, report, list, show
     #[command(subcommand)]
     Session(session::SessionCommand),
+    /// Do for every policy what is due, and leave
+    Supervise(supervise::SuperviseArgs),
     /// Let a command run as a gate, for you and this repository
     #[command(override_usage = allow::USAGE)]
     Allow(allow::AllowArgs),
@@ -197,6 +200,7 @@ fn dispatch(cx: &Cx, command: Command) -> Result<u8, CliError> {
         Command::Verify(args) => verify::run(cx, args),
         Command::Policy(command) => policy::run(cx, command),
         Command::Session(command) => session::run(cx, command),
+        Command::Supervise(args) => supervise::run(cx, &args),
         Command::Allow(args) => allow::run(cx, &args),
         Command::Trust(args) => trust::run(cx, &args),
         Command::Init(args) => init::run(cx, &args),

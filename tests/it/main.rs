@@ -44,5 +44,6 @@ mod readme;
 mod refusals;
 mod repositories;
 mod signing;
+mod supervise;
 mod tidy;
 mod walkthrough;
