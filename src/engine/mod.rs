@@ -21,7 +21,7 @@ pub use step::{Illegal, Stepped, step};
 
 /// Version of the state machine, in every event. A change that makes old events step differently, or
 /// that adds states, raises it (decisions 23).
-pub const ENGINE: u32 = 3;
+pub const ENGINE: u32 = 4;
 
 /// The oldest version whose events this machine steps as they were stepped then.
 pub const OLDEST_ENGINE: u32 = 1;

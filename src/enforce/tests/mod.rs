@@ -389,8 +389,8 @@ fn a_changed_entry_breaks_the_journal() {
         (3, |e| e.swap("Prev: 2", "Prev: 1"), "Prev is 1, expected 2"),
         (
             7,
-            |e| e.swap("Engine: 3", "Engine: 9"),
-            "engine 9 made it, this version can only check 1 to 3",
+            |e| e.swap("Engine: 4", "Engine: 9"),
+            "engine 9 made it, this version can only check 1 to 4",
         ),
         (
             4,
@@ -455,7 +455,7 @@ fn what_the_first_machine_wrote_is_still_proved() {
     let asked = lab.ask("a", Odd { no_ack: true, ..Odd::default() });
     lab.land(&asked);
     lab.rewrite(|_, mut entry| {
-        entry.swap("Engine: 3", "Engine: 1");
+        entry.swap("Engine: 4", "Engine: 1");
         Some(entry)
     });
     let report = lab.verify("HEAD~1..HEAD");
@@ -470,7 +470,7 @@ fn a_line_turned_down_by_the_first_machine_left_no_trace_in_the_policy() {
     lab.refuse(&asked, "bad bytes");
     lab.move_branch(&asked);
     lab.rewrite(|_, mut entry| {
-        entry.swap("Engine: 3", "Engine: 1");
+        entry.swap("Engine: 4", "Engine: 1");
         Some(entry)
     });
     assert!(lab.problem().contains("is not what the events lead to"), "{}", lab.problem());

@@ -231,7 +231,7 @@ const REPOSITORY: &[Row] = &[
         run(["commit", "--path", "a.txt", "-m", "m", "--ungated"]).at(e.path("other"))
     }),
     row("newer-format", 2, |e| rewritten(e, &[(0, "\nFormat: 1\n", "\nFormat: 2\n")])),
-    row("newer-format", 2, |e| rewritten(e, &[(1, "\nEngine: 3\n", "\nEngine: 999\n")])),
+    row("newer-format", 2, |e| rewritten(e, &[(1, "\nEngine: 4\n", "\nEngine: 999\n")])),
     row("journal-corrupt", 2, |e| rewritten(e, &[(0, "\nFormat: 1\n", "\n")])),
     row("journal-diverged", 2, |e| moved_journal(e, "main", false)),
     row("journal-corrupt", 2, |e| moved_journal(e, "main", true)),
