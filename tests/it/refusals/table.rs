@@ -305,7 +305,7 @@ const ATTACH: &[Row] = &[
     }),
     row("not-over", 6, |e| {
         let policy = e.attach(&e.adopt("s"), &["--", "true"]);
-        run(&["policy", "regate", &policy])
+        run(["policy", "regate", &policy])
     }),
     row("members-in-different-worktrees", 6, |e| {
         e.adopt_in(&e.worktree("tree"), "elsewhere");
