@@ -86,28 +86,35 @@ impl World {
 
     fn live(&self) {
         let mut dice = Dice(0x9E37_79B9_7F4A_7C15);
+        // Drawn without putting back, so that everything it can do comes soon.
+        let mut deck: Vec<u64> = Vec::new();
         while !self.is_over.load(Ordering::SeqCst) {
             while self.looks.load(Ordering::SeqCst) {
                 pause(Duration::from_millis(1));
             }
             let mut memory = self.memory.lock().unwrap();
-            self.step(&mut memory, &mut dice);
+            if deck.is_empty() {
+                deck.extend(0..20);
+            }
+            let at = usize::try_from(dice.below(deck.len() as u64)).unwrap();
+            self.step(&mut memory, deck.swap_remove(at), &mut dice);
             drop(memory);
             // In haste no candidate ever stays at the tip of its branch; at leisure some do.
             pause(Duration::from_millis(self.leisure_ms.load(Ordering::SeqCst)));
         }
     }
 
-    fn step(&self, memory: &mut Memory, dice: &mut Dice) {
+    fn step(&self, memory: &mut Memory, card: u64, dice: &mut Dice) {
         memory.steps += 1;
         let nth = memory.steps;
-        let (name, worked) = match dice.below(20) {
+        let (name, worked) = match card {
             0..=3 => {
                 self.env.write("agent.txt", &format!("edit {nth}\n"));
                 ("edit", true)
             }
             4..=8 => ("add", self.stage(memory, nth)),
-            9..=11 => ("commit", self.commit(memory, nth, &[])),
+            9..=10 => ("commit", self.commit(memory, nth, &[])),
+            11 => ("commit", self.stage(memory, nth) && self.commit(memory, nth, &[])),
             12..=13 => ("commit -a", self.commit(memory, nth, &["-a"])),
             14 => ("checkout away", self.checkout(memory, BRANCHES[1 + nth % 2])),
             15 => ("checkout main", self.checkout(memory, "main")),
@@ -201,7 +208,15 @@ impl World {
 
     fn hold_index(&self, dice: &mut Dice) -> bool {
         let lock = self.env.repo().join(".git/index.lock");
-        if fs::OpenOptions::new().write(true).create_new(true).open(&lock).is_err() {
+        let take = || fs::OpenOptions::new().write(true).create_new(true).open(&lock).is_ok();
+        // Landings hold it for a moment.
+        let taken = (0..50).any(|_| {
+            take() || {
+                pause(Duration::from_millis(2));
+                false
+            }
+        });
+        if !taken {
             return false;
         }
         pause(Duration::from_millis(20 + dice.below(180)));
@@ -277,7 +292,7 @@ impl World {
 #[test]
 fn an_agent_at_work_beside_us_loses_nothing_and_lands_nothing_that_was_not_gated() {
     let world = World::new();
-    let rounds = if is_long() { 500 } else { 12 };
+    let rounds = if is_long() { 500 } else { 16 };
     let landed = std::thread::scope(|scope| {
         let agent = scope.spawn(|| world.live());
         let mut landed = 0;
