@@ -157,6 +157,11 @@ pub const REF_LOCK_WAIT_MS: u64 = 5_000;
 pub const REF_RETRY_MS: u64 = 20;
 /// Until a list of reftables that names a missing one counts as damaged, milliseconds: git replaces both.
 pub const REFTABLE_RELOAD_MS: u64 = 3_000;
+/// Longest wait at landing for what is at work in worktrees on other branches, milliseconds: it could be a `git checkout` of
+/// this one.
+pub const OTHERS_INDEX_WAIT_MS: u64 = 1_000;
+/// Times a landing begins anew because a worktree came onto the branch meanwhile.
+pub const LANDING_TRIES: usize = 10;
 /// Longest wait for a worktree's `index.lock` at landing, milliseconds.
 pub const INDEX_LOCK_WAIT_MS: u64 = 10_000;
 /// Attempts to show a ref to a git that does not find its object, which is written again in between.

@@ -7,6 +7,7 @@ use super::{
     identity::identity,
     landing::LandCtx,
     object::{Kind, Object, hash_of},
+    tree::Mode,
     worktree_state::Worktree,
 };
 use crate::{
@@ -270,6 +271,7 @@ pub(crate) struct Ready {
     pub(crate) parent: Oid,
     pub(crate) candidate: Oid,
     pub(crate) listed: Vec<Listed>,
+    pub(crate) before: Vec<Listed>,
     pub(crate) worktrees: Vec<Worktree>,
     pub(crate) branch: &'static str,
 }
@@ -302,7 +304,13 @@ impl Ready {
         repo.store(std::slice::from_ref(&commit));
         let worktrees = vec![repo.worktree()];
         let branch = "refs/heads/main";
-        Self { repo, parent, candidate: commit.id, listed: fixed.listed, worktrees, branch }
+        let listed = fixed.listed;
+        let before = |path: &RepoPath| {
+            let found = repo.git(&["ls-tree", "--format=%(objectname)", "HEAD", &path.to_string()]);
+            found.trim().parse().ok().map(|id| (Mode::File, id))
+        };
+        let before = listed.iter().map(|(path, _)| (path.clone(), before(path))).collect();
+        Self { repo, parent, candidate: commit.id, listed, before, worktrees, branch }
     }
 
     /// The same on a `HEAD` that is on no branch.
@@ -324,6 +332,7 @@ impl Ready {
             parent: self.parent,
             candidate: self.candidate,
             listed: &self.listed,
+            before: &self.before,
             lock_wait_ms: 50,
         })
     }

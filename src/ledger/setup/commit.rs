@@ -121,7 +121,7 @@ impl Ledger {
         for candidate in self.unsettled()? {
             let branch = self.trust()?.trusted_ref;
             // The tip alone tells whether the candidate arrived: its parent does not matter here.
-            self.with_landing(&branch, candidate, (candidate, &[]), |ctx, worktrees| {
+            self.with_landing(&branch, candidate, (candidate, &[], &[]), |ctx, worktrees| {
                 landing::settle(ctx, worktrees)
             })?;
         }
@@ -150,7 +150,7 @@ impl Ledger {
         &self,
         branch: &str,
         candidate: Oid,
-        (parent, listed): (Oid, &[Listed]),
+        (parent, listed, before): (Oid, &[Listed], &[Listed]),
         act: impl FnOnce(LandCtx<'_>, &[Worktree]) -> Result<T, LandError>,
     ) -> Result<T, LedgerError> {
         let git = |worktree: &Worktree| Git::new(&self.env, worktree);
@@ -165,6 +165,7 @@ impl Ledger {
             parent,
             candidate,
             listed,
+            before,
             lock_wait_ms: LandCtx::LOCK_WAIT_MS,
         };
         act(ctx, &location.worktrees_with_index()?)
@@ -228,9 +229,9 @@ impl Setup<'_> {
             let digest = rules_digest(&ledger.repo()?, plan.commit)?;
             self.set("agentproto.trustedRules", &digest)?;
         }
-        let listed = std::slice::from_ref(&plan.listed);
-        let end =
-            ledger.with_landing(&branch, plan.commit, (plan.parent, listed), landing::land)?;
+        let (listed, before) = ([plan.listed.clone()], [(plan.listed.0.clone(), plan.before)]);
+        let what = (plan.parent, &listed[..], &before[..]);
+        let end = ledger.with_landing(&branch, plan.commit, what, landing::land)?;
         require_landed(end, &branch)?;
         let (working_file, hook) = self.follow(&git, plan, intent);
         Ok(AllowLanded { commit: plan.commit, working_file, accepted, hook })

@@ -89,19 +89,22 @@ impl Plan<'_> {
     fn land(&self) -> Result<Landed, PerformError> {
         let Self { ledger, commit, candidate, .. } = self;
         let load = |id: &Oid| -> Result<Vec<u8>, LoadError> { Ok(ledger.store().object(id)?.data) };
-        let listed = listed_at(&load, candidate.tree, &commit.paths)
-            .map_err(|e| LedgerError::Corrupt(format!("candidate {}: {e}", candidate.commit)))?;
-        self.with_landing(&listed, landing::land)
+        let at = |tree: Oid| {
+            listed_at(&load, tree, &commit.paths)
+                .map_err(|e| LedgerError::Corrupt(format!("candidate {}: {e}", candidate.commit)))
+        };
+        let parent = ledger.store().commit_tree(&candidate.parent).map_err(LedgerError::from)?;
+        self.with_landing((&at(candidate.tree)?, &at(parent)?), landing::land)
     }
 
     /// Finishes or takes back what a killed landing left, for which the candidate need not be readable.
     fn settle(&self) -> Result<(), PerformError> {
-        self.with_landing(&[], landing::settle)
+        self.with_landing((&[], &[]), landing::settle)
     }
 
     fn with_landing<T>(
         &self,
-        listed: &[Listed],
+        (listed, before): (&[Listed], &[Listed]),
         act: impl FnOnce(LandCtx<'_>, &[Worktree]) -> Result<T, LandError>,
     ) -> Result<T, PerformError> {
         let Self { ledger, policy, commit, candidate } = self;
@@ -119,6 +122,7 @@ impl Plan<'_> {
             parent: candidate.parent,
             candidate: candidate.commit,
             listed,
+            before,
             lock_wait_ms: LandCtx::LOCK_WAIT_MS,
         };
         Ok(act(ctx, &location.worktrees_with_index().map_err(LedgerError::from)?)?)

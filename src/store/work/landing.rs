@@ -10,6 +10,7 @@
 //! that one process at a time lands under a name.
 
 mod index;
+mod late;
 
 use crate::store::{
     StoreError,
@@ -24,7 +25,7 @@ use crate::store::{
 use crate::{
     code::Code,
     domain::{candidate::is_head, oid::Oid},
-    limits::INDEX_LOCK_WAIT_MS,
+    limits::{INDEX_LOCK_WAIT_MS, LANDING_TRIES},
     sys::files::FileError,
 };
 use index::IndexLock;
@@ -54,6 +55,8 @@ pub struct LandCtx<'a> {
     pub candidate: Oid,
     /// The listed paths as the candidate has them.
     pub listed: &'a [Listed],
+    /// The same paths as its parent has them.
+    pub before: &'a [Listed],
     /// Longest wait for a lock of somebody else, milliseconds; [`INDEX_LOCK_WAIT_MS`] by default.
     pub lock_wait_ms: u64,
 }
@@ -155,7 +158,7 @@ pub fn left_by(file: &str) -> Option<(&str, &str)> {
 /// # Errors
 /// See [`LandError`]; call again.
 pub fn settle(ctx: LandCtx<'_>, worktrees: &[Worktree]) -> Result<(), LandError> {
-    let landing = Landing { ctx, at: &|_| {}, worktrees, locks: Vec::new() };
+    let landing = Landing::new(ctx, &|_| {}, worktrees);
     landing.settle_dead_run().map(drop)
 }
 
@@ -164,28 +167,36 @@ fn land_watched(
     worktrees: &[Worktree],
     at: &dyn Fn(Step),
 ) -> Result<Landed, LandError> {
-    let mut landing = Landing { ctx, at, worktrees, locks: Vec::new() };
+    let mut landing = Landing::new(ctx, at, worktrees);
     let unfinished = landing.settle_dead_run()?;
     at(Step::Settled);
     if !unfinished && let Some(end) = landing.look()? {
         return Ok(end);
     }
-    match landing.up_to_move() {
-        Ok(None) => {}
-        Ok(Some(end)) => {
-            landing.give_up()?;
-            return Ok(end);
+    for tries in 1.. {
+        match landing.up_to_move() {
+            Ok(Tried::Moved) => break,
+            Ok(Tried::Ended(end)) => {
+                landing.give_up()?;
+                return Ok(end);
+            }
+            Ok(Tried::Joined(_)) if tries < LANDING_TRIES => landing.give_up()?,
+            Ok(Tried::Joined(head)) => {
+                landing.give_up()?;
+                return Ok(Landed::IndexLocked(head));
+            }
+            // The branch may have moved all the same: only its tip can tell.
+            Err(error) if landing.tip()? != Some(ctx.candidate) => {
+                landing.give_up()?;
+                return Err(error);
+            }
+            Err(_) => break,
         }
-        // The branch may have moved all the same: only its tip can tell.
-        Err(error) if landing.tip()? != Some(ctx.candidate) => {
-            landing.give_up()?;
-            return Err(error);
-        }
-        Err(_) => {}
     }
     landing.make_durable()?;
     at(Step::Durable);
     landing.locks.iter().try_for_each(|lock| lock.install(at))?;
+    landing.bring_up_latecomers()?;
     Ok(Landed::Done)
 }
 
@@ -196,14 +207,31 @@ pub fn post_commit(git: &Git, deadline_ms: u64) -> Option<String> {
     git.run_hook("post-commit", deadline_ms).err().map(|e| e.to_string())
 }
 
+/// What came of one try to move the branch.
+enum Tried {
+    /// It is at the candidate.
+    Moved,
+    /// It is not, and that is the answer.
+    Ended(Landed),
+    /// A worktree came onto the branch meanwhile: its `HEAD`.
+    Joined(PathBuf),
+}
+
 struct Landing<'a> {
     ctx: LandCtx<'a>,
     at: &'a dyn Fn(Step),
     worktrees: &'a [Worktree],
+    /// Those that have the branch checked out.
+    with_branch: Vec<&'a Worktree>,
+    /// One for each of them.
     locks: Vec<IndexLock>,
 }
 
-impl Landing<'_> {
+impl<'a> Landing<'a> {
+    fn new(ctx: LandCtx<'a>, at: &'a dyn Fn(Step), worktrees: &'a [Worktree]) -> Self {
+        Self { ctx, at, worktrees, with_branch: Vec::new(), locks: Vec::new() }
+    }
+
     /// Finishes or takes back what a killed run under this name left. True if an index may still have to be
     /// brought up to date although the branch is at the candidate: a `git update-ref` outlives the
     /// process that started it, and people remove locks by hand.
@@ -269,47 +297,54 @@ impl Landing<'_> {
         }))
     }
 
-    /// Everything until the branch has moved; an answer means that it has not.
-    fn up_to_move(&mut self) -> Result<Option<Landed>, LandError> {
-        let mut with_branch = Vec::new();
+    /// Everything until the branch has moved.
+    fn up_to_move(&mut self) -> Result<Tried, LandError> {
         for worktree in self.worktrees {
             if self.is_rebasing_the_branch(worktree)? {
-                return Ok(Some(busy(worktree, Operation::Rebase)));
+                return Ok(Tried::Ended(busy(worktree, Operation::Rebase)));
             }
-            if has_branch(self.ctx.repo, &worktree.git_dir, self.ctx.branch)? {
-                with_branch.push(worktree);
+            if self.has_branch(worktree)? {
+                self.with_branch.push(worktree);
             }
         }
-        if let Some(locked) = self.take_locks(&with_branch)? {
-            return Ok(Some(locked));
+        if let Some(locked) = self.take_locks()? {
+            return Ok(Tried::Ended(locked));
         }
         // Under the locks: is everything still as it was?
-        for worktree in &with_branch {
+        for worktree in &self.with_branch {
             if let Some(operation) = conflict_or_operation(self.ctx.repo, worktree)? {
-                return Ok(Some(busy(worktree, operation)));
+                return Ok(Tried::Ended(busy(worktree, operation)));
             }
         }
         let moved_already = match self.look()? {
             None => false,
             Some(Landed::Done) => true,
-            Some(end) => return Ok(Some(end)),
+            Some(end) => return Ok(Tried::Ended(end)),
         };
-        for (lock, worktree) in self.locks.iter().zip(&with_branch) {
+        for (lock, worktree) in self.locks.iter().zip(&self.with_branch) {
             lock.prepare(&(self.ctx.git)(worktree)?, self.ctx.candidate.hash(), self.ctx.listed)?;
         }
         (self.at)(Step::Prepared);
         if moved_already {
             self.locks.iter().try_for_each(IndexLock::swap)?;
-        } else if let Some(end) = self.move_branch(with_branch.first().copied())? {
-            return Ok(Some(end));
+        } else {
+            self.let_others_finish()?;
+            let tried = self.move_branch()?;
+            if !matches!(tried, Tried::Moved) {
+                return Ok(tried);
+            }
         }
         (self.at)(Step::Moved);
-        Ok(None)
+        Ok(Tried::Moved)
     }
 
-    fn take_locks(&mut self, worktrees: &[&Worktree]) -> Result<Option<Landed>, LandError> {
+    fn has_branch(&self, worktree: &Worktree) -> Result<bool, StateError> {
+        has_branch(self.ctx.repo, &worktree.git_dir, self.ctx.branch)
+    }
+
+    fn take_locks(&mut self) -> Result<Option<Landed>, LandError> {
         let end = Instant::now() + Duration::from_millis(self.ctx.lock_wait_ms);
-        for worktree in worktrees {
+        for worktree in &self.with_branch {
             let lock = IndexLock::new(self.ctx.agent_dir, self.ctx.name, worktree);
             lock.record()?;
             self.locks.push(lock.clone());
@@ -324,7 +359,7 @@ impl Landing<'_> {
 
     /// Swaps the index between git's promise to move the branch and its doing so. Whoever reads the new branch reads
     /// the new index; whoever read the old branch is turned down by git when it comes to move it (ADR 0005).
-    fn move_branch(&self, from: Option<&Worktree>) -> Result<Option<Landed>, LandError> {
+    fn move_branch(&self) -> Result<Tried, LandError> {
         let own_head = is_head(self.ctx.branch);
         let change = RefChange {
             // Its own worktree's git calls it so.
@@ -333,24 +368,28 @@ impl Landing<'_> {
             old: self.ctx.parent,
             reflog: self.ctx.reflog,
         };
-        let git = self.git_in(from)?;
+        let git = self.git_in(self.with_branch.first().copied())?;
         let moved = match git.prepare_ref(&change) {
             // Dropped, the promise is taken back.
             Ok(_) if !self.is_still_there()? => {
-                return Ok(Some(self.look()?.unwrap_or(Landed::Moved { tip: None })));
+                let end = self.look()?.unwrap_or(Landed::Moved { tip: None });
+                return Ok(Tried::Ended(end));
             }
             Ok(promise) => {
+                if let Some(head) = self.joined()? {
+                    return Ok(Tried::Joined(head));
+                }
                 self.locks.iter().try_for_each(IndexLock::swap)?;
                 (self.at)(Step::Swapped);
                 promise.commit()
             }
             Err(refused) => Err(refused),
         };
-        let Err(refused) = moved else { return Ok(None) };
+        let Err(refused) = moved else { return Ok(Tried::Moved) };
         // A lost race is an answer; a lock that was not to be had is a failure.
         match self.look()? {
-            Some(Landed::Done) => Ok(None),
-            Some(end) => Ok(Some(end)),
+            Some(Landed::Done) => Ok(Tried::Moved),
+            Some(end) => Ok(Tried::Ended(end)),
             None => Err(refused.into()),
         }
     }
@@ -359,8 +398,10 @@ impl Landing<'_> {
         Ok(RefReader::of(self.ctx.repo)?.sync(self.ctx.branch)?)
     }
 
-    fn give_up(&self) -> Result<(), LandError> {
-        self.locks.iter().try_for_each(IndexLock::release)
+    /// Lets go of everything, so that it can be tried again.
+    fn give_up(&mut self) -> Result<(), LandError> {
+        self.with_branch.clear();
+        self.locks.drain(..).try_for_each(|lock| lock.release())
     }
 
     /// During a rebase `HEAD` is detached, and the branch is set at the end by compare-and-swap.

@@ -392,3 +392,61 @@ fn a_branch_does_not_move_with_a_head_that_is_on_none() {
     assert_eq!(scene.repo.oid("refs/heads/main"), scene.candidate);
     assert_eq!(std::fs::read(scene.repo.path(".git/index")).unwrap(), index);
 }
+
+/// What `git checkout main` of another branch does, which read where `main` is before anything happened to it.
+fn checks_out(scene: &Scene) {
+    let old = scene.parent.to_string();
+    scene.repo.git(&["read-tree", &old]);
+    scene.repo.git(&["symbolic-ref", "HEAD", "refs/heads/main"]);
+}
+
+/// A worktree on another branch, with its index as it is there.
+fn elsewhere() -> Scene {
+    let scene = Scene::new();
+    scene.repo.git(&["reset", "-q"]);
+    scene.repo.git(&["symbolic-ref", "HEAD", "refs/heads/side"]);
+    scene.repo.git(&["update-ref", "refs/heads/side", &scene.parent.to_string()]);
+    scene
+}
+
+#[test]
+fn a_worktree_that_comes_onto_the_branch_at_any_moment_takes_nothing_back() {
+    for moment in [Step::Settled, Step::Prepared, Step::Moved, Step::Durable] {
+        let scene = elsewhere();
+        let came = std::cell::Cell::new(false);
+        let come = |step| {
+            if step == moment && !came.replace(true) {
+                checks_out(&scene);
+            }
+        };
+        assert_eq!(scene.land_watched(&come).unwrap(), Landed::Done, "{moment:?}");
+        assert!(came.get(), "{moment:?} is never reached");
+        assert_eq!(scene.repo.oid("refs/heads/main"), scene.candidate, "{moment:?}");
+        let staged = scene.repo.git(&["diff", "--cached", "--name-status"]);
+        assert_eq!(staged, "", "{moment:?}: the next commit would take it back");
+        scene.assert_nothing_left(&format!("{moment:?}"));
+    }
+}
+
+#[test]
+fn what_a_latecomer_staged_itself_stays_staged() {
+    let scene = elsewhere();
+    let come = |step| {
+        if step == Step::Moved {
+            checks_out(&scene);
+            scene.repo.git(&["update-index", "--force-remove", "a"]);
+        }
+    };
+    assert_eq!(scene.land_watched(&come).unwrap(), Landed::Done);
+    let staged = scene.repo.git(&["diff", "--cached", "--name-status"]);
+    assert!(staged.contains("D\ta\n"), "{staged}");
+}
+
+#[test]
+fn what_is_at_work_in_other_worktrees_is_waited_for_a_while_and_holds_nobody_up() {
+    let scene = elsewhere();
+    let lock = scene.repo.path(".git/index.lock");
+    std::fs::write(&lock, b"").unwrap();
+    assert_eq!(scene.land(), Landed::Done);
+    assert!(lock.exists(), "it is somebody else's");
+}
