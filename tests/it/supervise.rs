@@ -52,17 +52,14 @@ fn two_at_once_do_it_once() {
 #[test]
 fn one_that_cannot_go_on_holds_up_no_other() {
     let env = TestEnv::new();
-    env.allow_no_ack();
-    let session = env.adopt("s");
-    env.write("f.txt", "1\n");
-    let stuck = env.attach(&session, &["--path", "f.txt", "-m", "m", "--no-ack", "--", "true"]);
-    env.ap(&["session", "report", &session, "turn-end", "--no-perform"]).exits(0);
-    let free = due(&env, "free");
-    std::fs::write(env.repo().join(".git/index.lock"), "").unwrap();
+    let (stuck, free) = (due(&env, "stuck"), due(&env, "free"));
+    // In the place of what says who performs it.
+    let live = env.repo().join(format!(".git/agentproto/live/gate.{stuck}.1"));
+    std::fs::create_dir_all(&live).unwrap();
     let out = env.ap(&["supervise", "--once"]).exits(2);
-    assert!(out.out().contains("[index-locked]"), "{out}");
+    assert!(out.out().contains("p-stuck: gating: ") && out.out().contains("[not-a-"), "{out}");
     assert_eq!(text(&env.policy(&free), "status"), "done");
-    std::fs::remove_file(env.repo().join(".git/index.lock")).unwrap();
+    std::fs::remove_dir(live).unwrap();
     env.ap(&["supervise", "--once"]).exits(0);
     assert_eq!(text(&env.policy(&stuck), "status"), "done");
 }
