@@ -81,6 +81,7 @@ codes! {
     NotOwned "foreign-owned-repository" FATAL "the repository belongs to another user; add it to safe.directory if you trust it";
     RefStorageUnsupported "ref-storage-unsupported" REFUSED "git refs migrate --ref-format=files, or update git-agentproto";
     BareUnsupported "bare-unsupported" REFUSED "run it in a worktree of the repository; git worktree add DIR BRANCH makes one";
+    HistoryCut "history-cut" BROKEN "have git look at the whole history again: git fetch --unshallow, or remove that file if no git wrote it";
     ShallowUnsupported "shallow-unsupported" REFUSED "fetch the whole history: git fetch --unshallow";
     PartialCloneUnsupported "partial-clone-unsupported" REFUSED "clone without --filter";
     RepositoryFormatUnsupported "repository-format-unsupported" REFUSED "update git-agentproto: this kind of repository is newer than it";

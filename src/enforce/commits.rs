@@ -211,6 +211,32 @@ pub(super) fn list(
     }
 }
 
+/// The list of a shallow clone's oldest commits is a file that anybody may write, and a fetch with a depth writes one in a
+/// whole clone. It is believed where the parents really are not there: walking meets their absence.
+pub(super) fn cut(repo: &gix::Repository, objects: Objects<'_>) -> Result<Option<Oid>, String> {
+    let Some(listed) = repo.shallow_commits().map_err(|e| e.to_string())? else { return Ok(None) };
+    for id in listed.iter() {
+        let id = Oid::from_bytes(id.as_slice()).map_err(|e| e.to_string())?;
+        // One that is not here cuts nothing off.
+        let Ok(commit) = objects.commit(&id) else { continue };
+        if commit.parents.iter().any(|parent| objects.0.object(parent).is_ok()) {
+            return Ok(Some(id));
+        }
+    }
+    Ok(None)
+}
+
+/// See [`cut`].
+pub(super) fn require_uncut(
+    repo: &gix::Repository,
+    objects: Objects<'_>,
+) -> Result<(), VerifyError> {
+    match cut(repo, objects).map_err(VerifyError::Walk)? {
+        None => Ok(()),
+        Some(id) => Err(VerifyError::Cut(id)),
+    }
+}
+
 fn walk(
     repo: &gix::Repository,
     tips: &[gix::ObjectId],

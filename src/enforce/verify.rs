@@ -74,6 +74,9 @@ pub enum VerifyError {
     /// The current branch has no commit.
     #[error("the current branch has no commit yet")]
     NoCommits,
+    /// A list of a shallow clone's oldest commits hides parents that are here.
+    #[error("the file 'shallow' of the repository ends the history at {0}, whose parents are here")]
+    Cut(Oid),
     /// The history cannot be followed.
     #[error("the history cannot be followed: {0}")]
     Walk(String),
@@ -93,6 +96,7 @@ impl VerifyError {
             Self::NoSuchRevision { .. } => Code::NoSuchRevision,
             Self::Unfit(_) => Code::NotRegular,
             Self::NoCommits => Code::NoCommitsYet,
+            Self::Cut(_) => Code::HistoryCut,
             Self::Walk(_) => Code::StoreUnusable,
             Self::Store(e) => e.code(),
             Self::Ledger(e) => e.code(),
@@ -108,6 +112,7 @@ pub fn verify(ledger: &Ledger, ask: &VerifyAsk) -> Result<Report, VerifyError> {
     let store = ledger.store();
     let objects = Objects(store);
     let repo = store.repo()?;
+    commits::require_uncut(&repo, objects)?;
     let meant = commits::parse(store, &repo, ask.revisions.as_deref())?;
     let trust = ledger.trust().map_err(|e| e.to_string());
     let chains = read_journals(ledger, trust.as_ref().ok())?;

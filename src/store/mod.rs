@@ -44,7 +44,9 @@ pub use repo::{beneath, git, location, object, program, refs, repo_id, revision,
 use repo::{caps, loose, odb};
 pub use rules::{allowlist, configured, protect, settings, trusted};
 use work::gitlink;
-pub use work::{candidate, expand, filters, hooks, identity, landing, paths, worktree_state};
+pub use work::{
+    candidate, expand, filters, hooks, identity, landing, paths, stamps, worktree_state,
+};
 pub use writer::{Gone, Witness};
 
 use crate::{

@@ -285,8 +285,10 @@ impl World {
         let tree = env.git(&["rev-parse", &format!("{commit}^{{tree}}")]);
         let gates = env.note_lines("gates", &commit, "agentproto-gate/1 pass ");
         assert!(gates.iter().any(|line| value(line, "tree") == tree), "round {round}: {gates:?}");
-        let (_, log) = &reflogs[0];
-        assert!(log.contains(&commit), "round {round}: {commit} never was on main");
+        // The branch that the agent was on when it was asked for.
+        let branch = text(&told, "branch");
+        let (_, log) = reflogs.iter().find(|(name, _)| branch.ends_with(name)).unwrap();
+        assert!(log.contains(&commit), "round {round}: {commit} never was on {branch}");
         env.ap(&["verify", &format!("{commit}^..{commit}")]).exits(0);
         true
     }

@@ -205,3 +205,26 @@ fn what_a_person_is_told_to_look_at_is_what_would_land() {
     let shown = env.git(&told.split_whitespace().collect::<Vec<_>>());
     assert!(shown.contains("+f.txt") && !shown.contains("harmless"), "{hint}\n{shown}");
 }
+
+/// A fetch with a depth writes such a file into a whole clone.
+#[test]
+fn a_history_that_a_file_cuts_short_is_not_taken_for_all_of_it() {
+    let env = TestEnv::new();
+    env.governed("one.txt");
+    env.write("a.txt", "by hand\n");
+    env.git(&["commit", "-qam", "by hand"]);
+    env.governed("two.txt");
+    env.ap(&["verify", "main"]).exits(1);
+    let bare = env.path("bare.git");
+    env.git(&["clone", "-q", "--bare", ".", bare.to_str().unwrap()]);
+    let url = format!("file://{}", bare.display());
+    env.git(&["fetch", "-q", "--depth=1", &url, "main"]);
+    assert!(env.repo().join(".git/shallow").exists(), "git wrote none");
+    for args in [&["verify"][..], &["verify", "main"], &["verify", "main~1..main"]] {
+        let out = env.ap(args).exits(2);
+        assert!(out.err().contains("[history-cut]"), "{out}");
+    }
+    assert!(env.ap(&["fsck"]).exits(0).out().contains("shallow"), "fsck tells of it");
+    env.git(&["fetch", "-q", "--unshallow", &url]);
+    env.ap(&["verify", "main"]).exits(1);
+}

@@ -143,3 +143,22 @@ fn conditions_that_say_nothing_are_refused_before_anything_is_written() {
     before
         .assert_same(&env.snapshot().without(&[".git/agentproto", "refs/agentproto"]), "refusing");
 }
+
+/// What `git stash` and `git stash pop` beside a gate do.
+#[test]
+fn bytes_that_were_others_while_the_gate_ran_are_not_what_was_gated() {
+    let env = TestEnv::new();
+    let swap =
+        "cp f.txt kept\necho good > f.txt\ngrep -q good f.txt || exit 1\ncp kept f.txt\nrm kept\n";
+    env.allow_no_ack();
+    env.script("always.sh", swap);
+    env.write("f.txt", "evil\n");
+    let out = env.commit(&["f.txt"], &["./always.sh"]).exits(2).json();
+    assert_eq!(text(&out, "reason"), "tree-changed-during-gate", "{out:#}");
+    assert!(text(&out, "because").contains("'f.txt' was written while the gate ran"), "{out:#}");
+    // Once is an accident: it is gated once more.
+    let once = format!("test -e .git/ran && exit 0\ntouch .git/ran\n{swap}");
+    env.script("once.sh", &once);
+    let out = env.commit(&["f.txt"], &["./once.sh"]).exits(0).json();
+    assert_eq!(text(&out, "status"), "done", "{out:#}");
+}

@@ -1,7 +1,7 @@
 //! Landed commits against their branches. People rewrite branches, so one that is not there is told, not blamed.
 //! A `HEAD` that was on none goes on by itself.
 
-use super::report::Findings;
+use super::{super::commits, report::Findings};
 use crate::{
     domain::{
         candidate::is_head,
@@ -15,6 +15,14 @@ use std::collections::{BTreeMap, HashMap};
 
 /// Which landed commits are not on their branch any more.
 pub(super) fn landed(ledger: &Ledger, own: &Chain, found: &mut Findings) {
+    let store = ledger.store();
+    if let Ok(repo) = store.repo()
+        && let Ok(Some(id)) = commits::cut(&repo, commits::Objects(store))
+    {
+        let what =
+            format!("it ends the history at {id}, whose parents are here; verify cannot tell");
+        found.note("shallow", what);
+    }
     let mut by_branch: BTreeMap<&str, HashMap<Oid, &Policy>> = BTreeMap::new();
     for policy in own.state.policies.values().filter(|p| p.outcome == Some(Outcome::Committed)) {
         let spec = policy.spec.commit.as_ref().filter(|spec| !is_head(&spec.branch));

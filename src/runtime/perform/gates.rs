@@ -117,7 +117,12 @@ impl Session<'_> {
                     return Ok((ended(why, results, voided, None), vec![]));
                 }
             };
+            let before = match self.place.stamps() {
+                Ok(before) => before,
+                Err(why) => return Ok((ended(why, vec![], voided, None), vec![])),
+            };
             let results = self.gates(&subject, unlisted)?;
+            let written = self.place.written_since(before.as_ref());
             if self.is_out_of_time(&results) {
                 let (noted_on, end) = (None, RunEnd::OutOfTime);
                 return Ok((GateRun { results, voided, noted_on, end }, vec![]));
@@ -126,7 +131,7 @@ impl Session<'_> {
                 Ok(noted_on) => noted_on,
                 Err(why) => return Ok((ended(why, results, voided, None), vec![])),
             };
-            match self.since(&subject) {
+            match self.since(&subject, written) {
                 Since::Same => return self.conclude(&subject, results, voided, noted_on),
                 Since::Changed(_) if voided < VOID_RUNS => voided += 1,
                 Since::Changed(why) => return Ok((ended(why, results, voided, None), vec![])),
@@ -154,7 +159,7 @@ impl Session<'_> {
     }
 
     /// Fixes a commit policy's tree again and compares. An `emit` run is never void.
-    fn since(&self, before: &Subject) -> Since {
+    fn since(&self, before: &Subject, written: Result<(), Trouble>) -> Since {
         let (Subject::Commit(before), Some(spec)) = (before, &self.place.policy.spec.commit) else {
             return Since::Same;
         };
@@ -172,7 +177,8 @@ impl Session<'_> {
             let because = format!("{} moved from {from} to {to} while the gate ran", spec.branch);
             return Since::Moved(because);
         }
-        Since::Same
+        // The same bytes again: what the gate read may have been others.
+        written.map_or_else(Since::Changed, |()| Since::Same)
     }
 
     fn conclude(

@@ -27,6 +27,7 @@ use crate::{
         object::Object,
         paths::{self, Allow},
         protect::{self, Protected},
+        stamps::Stamps,
         worktree_state::{
             Head, Operation, StateError, branch_tip, head, index_tree, is_on, is_unmerged,
             operation_in_progress, unlisted_changes,
@@ -123,6 +124,30 @@ impl<'a> Place<'a> {
         };
         let repo = ledger.repo_in(&worktree)?;
         Ok(Ok(Self { ledger, policy, worktree, repo }))
+    }
+
+    /// When the listed files of a commit policy were written last.
+    pub(super) fn stamps(&self) -> Result<Option<Stamps>, Trouble> {
+        let Some(commit) = &self.policy.spec.commit else { return Ok(None) };
+        Ok(Some(Stamps::look(&self.worktree.top, &commit.paths)?))
+    }
+
+    /// That nobody wrote them since then, even if they hold the same again.
+    pub(super) fn written_since(&self, before: Option<&Stamps>) -> Result<(), Trouble> {
+        let (Some(before), Some(now), Some(commit)) =
+            (before, self.stamps()?, &self.policy.spec.commit)
+        else {
+            return Ok(());
+        };
+        let written = now.written(before, &commit.paths);
+        let Some(first) = written.first() else { return Ok(()) };
+        let others = match written.len() {
+            1 => String::new(),
+            n => format!(" and {} more", n - 1),
+        };
+        let because =
+            format!("'{first}'{others} was written while the gate ran, and holds the same again");
+        Err(trouble(Code::TreeChanged, because))
     }
 
     /// Fixes what the gates are about.

@@ -10,4 +10,5 @@ pub mod hooks;
 pub mod identity;
 pub mod landing;
 pub mod paths;
+pub mod stamps;
 pub mod worktree_state;

@@ -303,6 +303,11 @@ const ATTACH: &[Row] = &[
         std::os::unix::fs::symlink("/", e.repo().join("link")).unwrap();
         attach(e, &["--gate-cwd", "link/tmp", "--", "true"])
     }),
+    row("history-cut", 2, |e| {
+        e.governed("f.txt");
+        fs::write(e.repo().join(".git/shallow"), e.git(&["rev-parse", "HEAD"]) + "\n").unwrap();
+        run(&["verify"])
+    }),
     row("not-over", 6, |e| {
         let policy = e.attach(&e.adopt("s"), &["--", "true"]);
         run(["policy", "regate", &policy])
