@@ -389,3 +389,25 @@ fn what_lies_in_the_place_of_the_notes_outside_holds_up_nothing_and_is_named() {
         env.assert_no_gap();
     }
 }
+
+#[test]
+fn a_fifo_in_the_place_of_rules_about_files_is_named_and_waited_for_by_nobody() {
+    let env = lived_in();
+    env.write("sub/f.txt", "1\n");
+    fs::create_dir(env.repo().join("away")).unwrap();
+    let commit = ["commit", "--path", "sub/f.txt", "-m", "m", "--label", "l", "--", "true"];
+    for name in
+        [".gitignore", ".gitattributes", "sub/.gitignore", "sub/.gitattributes", "away/.gitignore"]
+    {
+        let fifo = env.repo().join(name);
+        put_fifo(&env, &fifo);
+        let done = at_once(&env, &commit, name);
+        let told = done.err() + &done.out();
+        assert!(done.code() == 2 && told.contains("not-a-regular-file"), "{name}: {done}");
+        at_once(&env, &["wait", "l", "--timeout", "1s"], name);
+        at_once(&env, &["supervise", "--once"], name);
+        fs::remove_file(fifo).unwrap();
+        env.ap(&["policy", "dismiss", "l"]);
+    }
+    env.ap(&commit).exits(5);
+}

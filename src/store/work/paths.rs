@@ -9,7 +9,7 @@ use crate::store::{
     filters::directories,
     gitlink::{self, DECLARATIONS, Declared},
     object::{Kind, hash},
-    worktree_state::{StateError, git_error, head_tree, open_index},
+    worktree_state::{StateError, git_error, head_tree, open_index, require_rules_files},
 };
 use crate::{
     code::Code,
@@ -122,6 +122,9 @@ pub fn check(
     let top = repo.workdir().ok_or_else(|| git_error("the worktree")("there is none".into()))?;
     let io = |source| StateError::Io { path: top.to_owned(), source };
     let root = Root::open(top).map_err(io)?;
+    for dir in directories(paths.iter()) {
+        require_rules_files(&top.join(OsStr::from_bytes(&dir)))?;
+    }
     let tracked = Tracked::load(repo)?;
     let listed: Listing<'_> = paths.iter().collect();
     let declared = if allow.submodules { declared(&root, &tracked, &listed)? } else { None };

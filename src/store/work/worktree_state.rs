@@ -8,6 +8,7 @@ mod beside;
 mod unlisted;
 
 pub use beside::{moved_away, not_there, staged_otherwise};
+pub(in crate::store) use unlisted::require_rules_files;
 pub use unlisted::{Unlisted, unlisted_changes, unlisted_paths};
 
 use crate::store::{

@@ -306,7 +306,7 @@ const ATTACH: &[Row] = &[
     row("history-cut", 2, |e| {
         e.governed("f.txt");
         fs::write(e.repo().join(".git/shallow"), e.git(&["rev-parse", "HEAD"]) + "\n").unwrap();
-        run(&["verify"])
+        run(["verify"])
     }),
     row("not-over", 6, |e| {
         let policy = e.attach(&e.adopt("s"), &["--", "true"]);

@@ -2,6 +2,7 @@
 
 use super::{StateError, git_error, head_tree, oid, open_index, setting};
 use crate::{
+    code::Code,
     domain::path::RepoPath,
     limits,
     store::object::{Kind, hash},
@@ -170,15 +171,71 @@ fn untracked(
     let bad = git_error("the worktree");
     let options = repo.dirwalk_options().map_err(|e| bad(e.to_string()))?;
     let options = options.emit_untracked(gix::dir::walk::EmissionMode::Matching);
-    let mut found = gix::dir::walk::delegate::Collect::default();
+    let top = repo.workdir().ok_or_else(|| bad("there is no worktree".to_owned()))?;
+    require_rules_files(top)?;
+    let mut found = Wary { top, found: Vec::new(), unfit: None };
     let never = std::sync::atomic::AtomicBool::new(false);
-    repo.dirwalk(index, None::<&str>, &never, options, &mut found)
-        .map_err(|e| bad(e.to_string()))?;
-    let entries = found.unorded_entries.into_iter();
-    Ok(entries
-        .filter(|(e, _)| matches!(e.status, gix::dir::entry::Status::Untracked))
-        .map(|(e, _)| e.rela_path.to_vec())
-        .collect())
+    let walked = repo.dirwalk(index, None::<&str>, &never, options, &mut found);
+    if let Some(unfit) = found.unfit {
+        return Err(unfit);
+    }
+    walked.map_err(|e| bad(e.to_string()))?;
+    Ok(found.found)
+}
+
+/// Gathers untracked files, and enters no directory in which a fifo lies in the place of rules: the library would open it
+/// and wait for ever.
+struct Wary<'a> {
+    top: &'a Path,
+    found: Vec<Vec<u8>>,
+    unfit: Option<StateError>,
+}
+
+impl gix::dir::walk::Delegate for Wary<'_> {
+    fn emit(
+        &mut self,
+        entry: gix::dir::EntryRef<'_>,
+        _: Option<gix::dir::entry::Status>,
+    ) -> gix::dir::walk::Action {
+        if matches!(entry.status, gix::dir::entry::Status::Untracked) {
+            self.found.push(entry.rela_path.to_vec());
+        }
+        match &self.unfit {
+            None => std::ops::ControlFlow::Continue(()),
+            Some(_) => std::ops::ControlFlow::Break(()),
+        }
+    }
+
+    fn can_recurse(
+        &mut self,
+        entry: gix::dir::EntryRef<'_>,
+        for_deletion: Option<gix::dir::walk::ForDeletionMode>,
+        is_repository: bool,
+    ) -> bool {
+        let (status, kind) = (entry.status, entry.disk_kind);
+        let may = status.can_recurse(kind, entry.pathspec_match, for_deletion, is_repository);
+        if !may || self.unfit.is_some() {
+            return false;
+        }
+        let dir = self.top.join(std::ffi::OsStr::from_bytes(entry.rela_path.as_bytes()));
+        self.unfit = require_rules_files(&dir).err();
+        self.unfit.is_none()
+    }
+}
+
+/// Refuses a fifo, socket or device in the place of `.gitignore` or `.gitattributes` of a directory.
+pub(in crate::store) fn require_rules_files(dir: &Path) -> Result<(), StateError> {
+    for name in [".gitignore", ".gitattributes"] {
+        let path = dir.join(name);
+        match files::open_regular(&path) {
+            Err(e) if e.code() == Code::NotRegular && !files::is_dir(&path).unwrap_or(false) => {
+                return Err(e.into());
+            }
+            // What is absent, a directory, or cannot be opened holds up nobody.
+            Ok(_) | Err(_) => {}
+        }
+    }
+    Ok(())
 }
 
 #[cfg(test)]
