@@ -10,6 +10,7 @@ use crate::{
         gate::GateDef,
         path::RepoPath,
         policy::{CommitSpec, OnStale, Policy, PolicySpec},
+        session::Session,
     },
     ledger::Ledger,
     limits,
@@ -46,34 +47,49 @@ pub(super) fn tool(cx: &Cx, ledger: &Ledger) -> String {
     format!("{TOOL} -C {}", shell_word(top.as_os_str()))
 }
 
-/// The command that asks for the same once more; terminal things never reopen.
+/// The command that asks for the same once more; terminal things never reopen. What no command can say, words do.
 pub(super) fn again(cx: &Cx, ledger: &Ledger, policy: &Policy) -> Result<String, CliError> {
-    if policy.reason.as_deref() == Some(Code::NoSuchPath.as_str()) {
-        return Ok(CHECK_THE_PATH.to_owned());
-    }
-    if !has_flags(policy) {
-        return Ok(format!("git agentproto policy regate {}", policy.policy_id));
-    }
     let names = if cx.json { Names::default() } else { Names::load(cx, ledger)? };
-    let (mut alive, mut place) = (Vec::new(), Place::default());
+    let (mut alive, mut place, mut all_count) = (Vec::new(), Place::default(), true);
     for id in &policy.spec.session_ids {
         let Some(session) = ledger.session(id)? else { continue };
         place = Place::of(cx, ledger, &session.worktree)?;
+        all_count &= has_or_may_finish(&session, policy);
         if !session.is_exited() {
             alive.push(names.of_session(&session));
         }
     }
-    Ok(words(policy, &alive, &place))
+    let regate = format!("{} policy regate {}", tool(cx, ledger), policy.policy_id);
+    let has_flags = has_flags(policy, alive.is_empty());
+    if policy.reason.as_deref() == Some(Code::NoSuchPath.as_str()) {
+        let command = words(policy, &alive, &place).ok().filter(|_| has_flags);
+        return Ok(command.map_or(CHECK_THE_PATH.to_owned(), |c| format!("{CHECK_THE_PATH}: {c}")));
+    }
+    match words(policy, &alive, &place) {
+        Ok(command) if has_flags => Ok(command),
+        // The same turns are gated again where all of them count.
+        Ok(_) | Err(_) if all_count => Ok(regate),
+        Ok(_) => Ok(place.begin_anew(None)),
+        Err(words) if has_flags => Ok(words),
+        Err(_) => Ok(place.begin_anew(None)),
+    }
 }
 
-/// True when flags can say all of it: what a file said of one gate, or of what follows, they cannot.
-fn has_flags(policy: &Policy) -> bool {
-    let PolicySpec { gates, gate_session, next, .. } = &policy.spec;
+/// Whether a policy of the same turns can still get an answer of this session.
+fn has_or_may_finish(session: &Session, policy: &Policy) -> bool {
+    !session.is_exited() || session.finished_at().is_some_and(|seq| seq > policy.spec.base)
+}
+
+/// True when flags can say all of it: what a file said of one gate, or of what follows, they cannot. Where a commit has no
+/// session left, none of them is named.
+fn has_flags(policy: &Policy, is_alone: bool) -> bool {
+    let PolicySpec { gates, gate_session, next, commit, .. } = &policy.spec;
     let alike = |a: &GateDef, b: &GateDef| {
         (&a.cwd, a.timeout_ms, &a.protect) == (&b.cwd, b.timeout_ms, &b.protect)
     };
     let same = gates.iter().zip(gates.iter().skip(1)).all(|(a, b)| alike(&a.def, &b.def));
-    same && gate_session.is_none() && next.is_none()
+    let in_its_place = gate_session.is_none() || (is_alone && commit.is_some());
+    same && in_its_place && next.is_none()
 }
 
 impl Place {
@@ -87,6 +103,22 @@ impl Place {
         // A worktree that is gone has no place to name.
         let dir = ledger.worktree(worktree)?.map(|w| w.top.display().to_string());
         Ok(Self { dir, below: Vec::new() })
+    }
+
+    /// How a command of ours begins there.
+    fn tool(&self) -> String {
+        let dir = self.dir.iter().map(|dir| format!(" -C {}", shell_word(OsStr::new(dir))));
+        std::iter::once(TOOL.to_owned()).chain(dir).collect()
+    }
+
+    /// What to do where no session is left, with the flags that can be told.
+    fn begin_anew(&self, flags: Option<&str>) -> String {
+        let adopt = format!("adopt a new session ({} session adopt)", self.tool());
+        match flags {
+            Some("") => format!("{adopt}, then attach to it"),
+            Some(flags) => format!("{adopt}, then attach to it with: {flags}"),
+            None => format!("{adopt}, then attach to it what was asked here"),
+        }
     }
 
     fn path(&self, path: &RepoPath) -> OsString {
@@ -108,29 +140,28 @@ fn stands_in(cx: &Cx, top: &Path) -> bool {
     files::real(top).map_or(true, |top| shell.starts_with(top))
 }
 
-/// `attach` to the sessions that are left, `commit` when none is.
-fn words(policy: &Policy, alive: &[String], place: &Place) -> String {
-    let mut line = TOOL.to_owned();
-    line.extend(place.dir.iter().map(|dir| format!(" -C {}", shell_word(OsStr::new(dir)))));
-    let mut words = Vec::new();
-    if alive.is_empty() && policy.spec.commit.is_some() {
-        line.push_str(" commit");
-    } else {
-        line.push_str(" attach ");
-        // Names come quoted where they need it.
-        line.push_str(&if alive.is_empty() { "SESSION".to_owned() } else { alive.join(" ") });
-        // Gates that said no say it again until a turn changed something.
-        let red = policy.reason.as_deref() == Some(Code::GateRed.as_str());
-        words.extend(red.then(|| "--next-turn".to_owned()));
-        words.extend(policy.spec.commit.iter().flat_map(|_| ["--then".into(), "commit".into()]));
-    }
+/// `attach` to the sessions that are left, `commit` when none is; words in place of a command where neither can be.
+fn words(policy: &Policy, alive: &[String], place: &Place) -> Result<String, String> {
+    let has_left = !alive.is_empty();
+    let mut words: Vec<String> = Vec::new();
+    // Gates that said no say it again until a turn changed something.
+    let red = policy.reason.as_deref() == Some(Code::GateRed.as_str());
+    words.extend((red && has_left).then(|| "--next-turn".to_owned()));
+    let commits = policy.spec.commit.as_ref().filter(|_| has_left);
+    words.extend(commits.iter().flat_map(|_| ["--then".into(), "commit".into()]));
     words.extend(policy.spec.label.iter().flat_map(|l| ["--label".into(), l.clone()]));
     let mut words: Vec<OsString> = words.into_iter().map(OsString::from).collect();
     words.extend(policy.spec.commit.iter().flat_map(|commit| commit_words(commit, place)));
     words.extend(end_words(policy).into_iter().map(OsString::from));
     words.extend(gate_words(policy).into_iter().map(OsString::from));
-    let words: Vec<String> = words.iter().map(|word| shell_word(word)).collect();
-    format!("{line} {}", words.join(" ")).trim_end().to_owned()
+    let flags = words.iter().map(|word| shell_word(word)).collect::<Vec<_>>().join(" ");
+    // Names come quoted where they need it.
+    let command = match (has_left, &policy.spec.commit) {
+        (true, _) => format!("attach {}", alive.join(" ")),
+        (false, Some(_)) => "commit".to_owned(),
+        (false, None) => return Err(place.begin_anew(Some(&flags))),
+    };
+    Ok(format!("{} {command} {flags}", place.tool()).trim_end().to_owned())
 }
 
 /// A word as a shell has to be given it; with `$'…'` where it holds what no terminal shows.
@@ -211,6 +242,9 @@ mod tests {
     fn the_same_is_asked_again_with_what_is_left() {
         let (mut blocked, here) = (policy("blocked"), Place::default());
         let alive = ["parser".to_owned()];
+        let words = |policy: &Policy, alive: &[String], place: &Place| {
+            super::words(policy, alive, place).unwrap_or_else(|words| words)
+        };
         assert_eq!(words(&blocked, &[], &here), format!("git agentproto commit {FLAGS}"));
         let attach = format!("git agentproto attach parser --then commit {FLAGS}");
         assert_eq!(words(&blocked, &alive, &here), attach);
@@ -227,7 +261,11 @@ mod tests {
         blocked.reason = None;
         blocked.spec.gates.clear();
         assert_eq!(words(&blocked, &alive, &here), "git agentproto attach parser");
-        assert_eq!(words(&blocked, &[], &here), "git agentproto attach SESSION");
+        let anew = "adopt a new session (git agentproto session adopt), then attach to it";
+        assert_eq!(words(&blocked, &[], &here), anew);
+        blocked.spec.gates = policy("blocked").spec.gates;
+        let flags = "--gate-cwd sub --gate-timeout 2s -- ls 'a b'";
+        assert_eq!(words(&blocked, &[], &here), format!("{anew} with: {flags}"));
     }
 
     #[test]
@@ -236,7 +274,7 @@ mod tests {
         let def = &mut blocked.spec.gates[0].def;
         def.require_output = Some("^ok$".into());
         def.protect = vec!["/tests/".into(), "!x".into()];
-        let line = words(&blocked, &[], &Place::default());
+        let line = words(&blocked, &[], &Place::default()).unwrap();
         let flags = "'--require-output=^ok$' '--protect=/tests/' '--protect=!x' -- ls 'a b'";
         assert!(line.ends_with(flags), "{line}");
     }
@@ -248,18 +286,18 @@ mod tests {
         policy.spec.on_stale = OnStale::Block;
         policy.spec.expires = Some(crate::domain::time::Timestamp::from_ms(1_700_000_000_000));
         let here = Place::default();
-        let line = words(&policy, &[], &here);
+        let line = words(&policy, &[], &here).unwrap();
         let end = " --on-stale block --expires 2023-11-14T22:13:20.000Z --ungated";
         assert!(line.ends_with(end), "{line}");
         policy.reason = Some("expired".into());
-        let line = words(&policy, &[], &here);
+        let line = words(&policy, &[], &here).unwrap();
         assert!(line.ends_with(" --on-stale block --ungated"), "{line}");
     }
 
     #[test]
     fn programs_are_told_where_the_paths_begin() {
         let place = Place { dir: Some("/a b".into()), below: Vec::new() };
-        let line = words(&policy("blocked"), &[], &place);
+        let line = words(&policy("blocked"), &[], &place).unwrap();
         assert_eq!(line, format!("git agentproto -C '/a b' commit {FLAGS}"));
     }
 

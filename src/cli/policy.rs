@@ -284,10 +284,11 @@ pub(super) fn show_text(cx: &Cx, ledger: &Ledger, policy: &Policy) -> Result<Str
         text.push_str(&format!("  next      {}\n", shown(&next)));
         if policy.status == Status::Blocked && cx.inside_session().is_none() {
             let name = Names::load(cx, ledger)?.of_policy(policy);
-            text.push_str(&format!(
-                "  or        {}\n",
-                shown(&dismissal(&tool(cx, ledger), &name))
-            ));
+            // The right path makes it another question, so asking that does not end this one.
+            let stays = policy.reason.as_deref() == Some(Code::NoSuchPath.as_str());
+            let row = if stays { "then" } else { "or" };
+            let dismissal = dismissal(&tool(cx, ledger), &name);
+            text.push_str(&format!("  {row:<9} {}\n", shown(&dismissal)));
         }
     }
     Ok(text)

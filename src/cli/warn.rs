@@ -8,7 +8,7 @@ use crate::{
         event::Entity,
         ids::{PolicyId, SessionId},
         path::RepoPath,
-        policy::Policy,
+        policy::{Policy, Status},
     },
     ledger::Ledger,
     limits,
@@ -127,8 +127,10 @@ fn of_paths(ledger: &Ledger, policy: &Policy) -> Result<Vec<Notice>, CliError> {
         let repo = ledger.repo_in(&worktree)?;
         let failed = |e: StateError| CliError::new(e.code(), e.to_string());
         let missing = not_there(&repo, &commit.paths).map_err(failed)?;
+        // What has turns to come may still make it.
+        let yet = if policy.status == Status::Watching { " yet" } else { "" };
         notices.extend(some(&missing, |path| {
-            let text = format!("'{path}' is not there yet; the gate is broken without it");
+            let text = format!("'{path}' is not there{yet}; the gate is broken without it");
             Notice::of("not-there", path, text)
         }));
         let git = Git::new(ledger.env(), &worktree);

@@ -170,6 +170,19 @@ fn a_path_that_is_not_there_yet_is_said_and_no_error() {
 }
 
 #[test]
+fn a_commit_of_a_path_that_is_not_there_says_how_to_go_on_and_how_to_be_done_with_it() {
+    let env = TestEnv::new();
+    let out = env.ap(&["commit", "--path", "zzz.txt", "-m", "m", "--", "true"]).exits(2);
+    let said = format!("{out}");
+    assert!(said.contains("'zzz.txt' is not there; the gate"), "{said}");
+    let command = "git agentproto commit --path zzz.txt -m m -- true";
+    let step =
+        format!("  next      check the path, then ask again with the right --path: {command}\n");
+    assert!(said.contains(&step), "{said}");
+    assert!(said.contains("  then      git agentproto policy dismiss pol_"), "{said}");
+}
+
+#[test]
 fn records_of_another_clone_are_fetched_as_verify_says() {
     let env = TestEnv::new();
     let out = env.ap(&["verify"]).exits(2);

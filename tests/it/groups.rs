@@ -209,3 +209,42 @@ fn a_commit_is_gated_once_more_with_all_that_was_asked() {
     env.git(&["commit", "-qm", "rules", ".agentproto"]);
     env.ap(&["policy", "regate", &text(&red, "policyId")]).exits(6);
 }
+
+#[test]
+fn where_the_sessions_are_over_the_next_step_can_be_done() {
+    let env = TestEnv::new();
+    let next = file(&env, "next.json", &json!({"gate": {"command": "true"}}));
+    env.write("f.txt", "1\n");
+    let commit = ["--then", "commit", "--path", "f.txt", "-m", "m"];
+    let exited = |flags: &[&str]| {
+        let session = env.adopt("s");
+        let policy = env.attach(&session, &[flags, &["--", "ls", "f.txt"]].concat());
+        env.ap(&["session", "report", &session, "exited"]).exits(0);
+        let step = text(&env.policy(&policy), "nextStep");
+        assert!(!step.contains("SESSION"), "{step}");
+        (policy, step)
+    };
+    let adopt = "adopt a new session (git agentproto -C ";
+    let (_, step) = exited(&["--label", "em"]);
+    assert!(step.starts_with(adopt), "{step}");
+    assert!(step.ends_with(" with: --label em -- ls f.txt"), "{step}");
+    let (policy, step) = exited(&[&commit[..], &["--next", &next]].concat());
+    assert!(step.starts_with(adopt), "{step}");
+    assert!(step.ends_with(" session adopt), then attach to it what was asked here"), "{step}");
+    env.ap(&["policy", "regate", &policy]).exits(6);
+    let (_, step) = exited(&commit);
+    assert!(step.contains(" commit --path f.txt -m m -- ls f.txt"), "{step}");
+}
+
+#[test]
+fn turns_that_count_are_gated_once_more_though_their_session_is_over() {
+    let env = TestEnv::new();
+    let session = env.adopt("s");
+    let policy = env.attach(&session, &["--", "ls", "f.txt"]);
+    env.turn_end(&session, &policy).exits(1);
+    env.ap(&["session", "report", &session, "exited"]).exits(0);
+    let step = text(&env.policy(&policy), "nextStep");
+    assert_eq!(step, format!("git agentproto policy regate {policy}"));
+    env.write("f.txt", "1\n");
+    env.ap(&["policy", "regate", &policy]).exits(0);
+}
