@@ -106,9 +106,9 @@ codes! {
 
     // sessions
     Terminal "terminal" REFUSED "it is over: adopt a new session, or attach a new policy";
-    TurnOver "turn-over" REFUSED "leave out --turn, or report the turn that runs: git agentproto session show";
+    TurnOver "turn-over" REFUSED "leave out --turn, or report the turn that runs: git agentproto session show SESSION";
     TurnGap "turn-gap" REFUSED "report its turn-start first, or leave out --turn";
-    NoSuchRequest "no-such-request" REFUSED "see what is open: git agentproto session show";
+    NoSuchRequest "no-such-request" REFUSED "see what is open: git agentproto session show SESSION";
     BadData "bad-data" USAGE "--data takes the JSON the event needs, at most 16 KiB";
     CwdNotInWorktree "cwd-not-in-worktree" REFUSED "name a directory inside a worktree of this repository";
     MembersApart "members-in-different-worktrees" REFUSED "commit in one worktree at a time: attach to the sessions of one";
@@ -149,12 +149,12 @@ codes! {
     DetachedHead "detached-head" REFUSED "check out a branch first, or say --detached-ok";
     CommitHooksUnsupported "commit-hooks-unsupported" REFUSED "commit the allowlist with git itself, which runs the hooks";
     CommitSigningUnusable "commit-signing-unusable" REFUSED "commits are signed with what git config --global says: user.signingKey, gpg.format and the programs";
-    SigningNeedsPerson "signing-needs-person" PERSON "sign it in a terminal: git agentproto ack";
+    SigningNeedsPerson "signing-needs-person" PERSON "sign it in a terminal: git agentproto ack POLICY";
     CommitSigningUnsupported "commit-signing-unsupported" REFUSED "commit the allowlist with git itself, which signs it";
     PersonOnly "person-only" REFUSED "run it outside the supervised session";
 
     // gates
-    GateRed "gate-red" NO "see the tail of the gate: git agentproto policy show";
+    GateRed "gate-red" NO "see the tail of the gate: git agentproto policy show POLICY";
     GateNotRunnable "gate-not-runnable" BROKEN "correct the program, then attach again";
     ProgramChanged "program-changed" BROKEN "look at the program, then attach again";
     OutputMissing "output-missing" BROKEN "make the gate print a line that --require-output asks for, then attach again";
@@ -163,7 +163,7 @@ codes! {
     BranchSwitched "branch-switched" BROKEN "check the policy's branch out again in the session's worktree, then ask again";
     NoSuchPath "no-such-path" BROKEN "check the path, then ask again";
     PathConflicts "path-conflicts-unlisted" BROKEN "list the paths that give way, too";
-    CommitHookRefused "commit-hook-refused" NO "do what the hook asks for: git agentproto policy show";
+    CommitHookRefused "commit-hook-refused" NO "do what the hook asks for: git agentproto policy show POLICY";
     HooksChanged "hooks-changed-worktree" BROKEN "list the files the commit hooks change, or have the hooks leave them alone, then attach again";
     ConflictMarkers "conflict-markers" NO "resolve the conflict markers in the listed files";
     FileTooLarge "file-too-large" BROKEN "a listed file holds at most 512 MiB, all of them 1 GiB: commit it with git itself";
@@ -174,22 +174,22 @@ codes! {
     SecretEnv "secret-env" REFUSED "give the variable another name, or leave it out";
 
     // policies and acks
-    NotAwaiting "not-awaiting" REFUSED "see where it stands: git agentproto policy show";
-    NotOver "not-over" REFUSED "it still goes on: git agentproto policy show; to stop it: git agentproto policy cancel";
-    NotBlocked "not-blocked" REFUSED "only what is blocked is dismissed; to stop it: git agentproto policy cancel";
-    Committing "committing" REFUSED "let it land: git agentproto wait";
+    NotAwaiting "not-awaiting" REFUSED "see where it stands: git agentproto policy show POLICY";
+    NotOver "not-over" REFUSED "it still goes on: git agentproto policy show POLICY; to stop it: git agentproto policy cancel POLICY";
+    NotBlocked "not-blocked" REFUSED "only what is blocked is dismissed; to stop it: git agentproto policy cancel POLICY";
+    Committing "committing" REFUSED "let it land: git agentproto wait POLICY";
     NotOwner "not-owner" REFUSED "answer in the clone that owns the policy";
     StaleCandidate "stale-candidate" NO "the branch moved: attach again";
     IndexLocked "index-locked" BROKEN "another process holds the index lock; the commit will be retried";
     LandingRefused "landing-refused" NO "correct what the reason names, then attach again";
     AckFromSession "ack-from-session" REFUSED "a person answers, outside the session";
-    Forged "forged" REFUSED "trust nothing about it; a person answers anew: git agentproto ack";
+    Forged "forged" REFUSED "trust nothing about it; a person answers anew: git agentproto ack POLICY";
     Unauthorized "unauthorized" REFUSED "sign with a listed key (--key), or have this one listed in the allowed-signers file";
-    Replayed "replayed" REFUSED "answer the request that is open now: git agentproto ack";
-    Stale "stale" REFUSED "review what is there now, then answer that: git agentproto policy show";
-    Expired "expired" REFUSED "an answer: give it again, git agentproto ack; a policy: attach it again with a later --expires";
+    Replayed "replayed" REFUSED "answer the request that is open now: git agentproto ack POLICY";
+    Stale "stale" REFUSED "review what is there now, then answer that: git agentproto policy show POLICY";
+    Expired "expired" REFUSED "an answer: give it again, git agentproto ack POLICY; a policy: attach it again with a later --expires";
     Orphan "orphan" REFUSED "answer in the clone that made the request";
-    Malformed "malformed" REFUSED "have a person answer anew: git agentproto ack";
+    Malformed "malformed" REFUSED "have a person answer anew: git agentproto ack POLICY";
     ConfirmationNeeded "confirmation-needed" PERSON "review it, then answer with --yes (and --candidate OID)";
 
     // keys and settings

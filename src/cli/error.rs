@@ -6,7 +6,10 @@
 use super::text::{ago, shown, wrapped};
 use crate::{
     code::Code,
-    domain::time::Timestamp,
+    domain::{
+        ids::{PolicyId, SessionId},
+        time::Timestamp,
+    },
     ledger::{LedgerError, Meant, Problem},
     runtime::{collect::CollectError, gate::log::LogError, live::LiveError, perform::PerformError},
     sys::clock,
@@ -17,6 +20,10 @@ use std::io::{self, Write as _};
 
 /// How git's own commands end when their reader goes away: 128 + SIGPIPE.
 const CLOSED_PIPE_EXIT: u8 = 141;
+
+/// What stands for an id in the hint of a code.
+const A_POLICY: &str = "POLICY";
+const A_SESSION: &str = "SESSION";
 
 /// Why a command did not do what was asked.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -53,9 +60,11 @@ impl CliError {
         self
     }
 
-    /// The same with the thing it concerns.
+    /// The same with the thing it concerns, which the commands of the hint name as well.
     pub(super) fn about(mut self, subject: impl Into<String>) -> Self {
-        self.subject = Some(subject.into());
+        let subject = subject.into();
+        self.hint = named(&self.hint, &subject);
+        self.subject = Some(subject);
         self
     }
 
@@ -145,6 +154,17 @@ impl CliError {
         }
         json!({ "schema": "agentproto/error/1", "error": error })
     }
+}
+
+/// A hint whose commands name the thing itself, where that is a policy or a session.
+fn named(hint: &str, subject: &str) -> String {
+    if subject.parse::<PolicyId>().is_ok() {
+        return hint.replace(A_POLICY, subject);
+    }
+    if subject.parse::<SessionId>().is_ok() {
+        return hint.replace(A_SESSION, subject);
+    }
+    hint.to_owned()
 }
 
 fn problem_lines(message: &str, code: Code, hint: &str) -> String {
@@ -243,6 +263,17 @@ mod tests {
         assert_eq!(told["schema"], "agentproto/error/1");
         assert_eq!(told["error"]["code"], "no-paths");
         assert_eq!(told["error"]["details"][1]["code"], "gate-required");
+    }
+
+    #[test]
+    fn a_hint_names_the_thing_it_concerns() {
+        let id = "pol_01arz3ndektsv4rrffq69g5fav";
+        let hint = |code, subject: &str| CliError::new(code, "no").about(subject).hint;
+        let shows = format!("see where it stands: git agentproto policy show {id}");
+        assert_eq!(hint(Code::NotAwaiting, id), shows);
+        assert!(hint(Code::NotAwaiting, "nightly").ends_with(" show POLICY"));
+        let id = "ses_01arz3ndektsv4rrffq69g5fav";
+        assert!(hint(Code::NoSuchRequest, id).ends_with(&format!(" session show {id}")));
     }
 
     #[test]
