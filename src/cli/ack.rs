@@ -24,6 +24,7 @@ use crate::{
     ledger::{AckAsk, AckGiven, Ledger, LedgerError},
     limits,
     runtime::perform::{self, is_due},
+    sign::exclude::EXCLUDED,
     sys::spawn::Presence,
 };
 use serde_json::{Value, json};
@@ -190,9 +191,13 @@ fn give(
     if let Some(key) = ledger.asks_for_key(ask).filter(|_| ask.presence == Presence::Person) {
         cx.note(&format!("your answer is signed with {}", shown(&key)));
     }
+    let before = ledger.policy(id)?.and_then(|policy| answer::candidate(&policy));
     let given = match ledger.ack(id, ask) {
         Ok(given) => given,
-        Err(error) => return Err(turned_down(cx, ledger, id, error)),
+        Err(error) if error.code() == Code::Unauthorized => {
+            return Err(unauthorized(ledger, id, error));
+        }
+        Err(error) => return Err(turned_down(cx, ledger, (id, before), error)),
     };
     let held = settle(cx, ledger, id, false);
     Ok((given, ledger.require_policy(id)?, held))
@@ -219,8 +224,35 @@ fn missing(ledger: &Ledger, id: &PolicyId) -> Option<String> {
     Some(format!("{there} of {needed} approvals; {who}"))
 }
 
-/// What became of a policy whose branch moved, or whose time was over, under the answer.
-fn turned_down(cx: &Cx, ledger: &Ledger, id: &PolicyId, error: LedgerError) -> CliError {
+/// A key that is listed and excluded all the same has another remedy than one that is not listed.
+fn unauthorized(ledger: &Ledger, id: &PolicyId, error: LedgerError) -> CliError {
+    let because = error.to_string();
+    let error = CliError::from(error);
+    if !because.ends_with(EXCLUDED) {
+        return error;
+    }
+    let names = ledger.policy(id).ok().flatten().and_then(|p| ledger.still_to_answer(&p).ok());
+    let names: Vec<String> = names.unwrap_or_default().iter().map(|name| shown(name)).collect();
+    error.with_hint(match names.as_slice() {
+        [] => "agentproto.ackExclude leaves nobody who could answer: list another person's key in the \
+               allowed-signers file"
+            .to_owned(),
+        [one] => format!("agentproto.ackExclude keeps this key out; {one} can answer"),
+        many => format!(
+            "agentproto.ackExclude keeps this key out; who can answer, any of: {}",
+            many.join(", ")
+        ),
+    })
+}
+
+/// What became of a policy whose branch moved, or whose time was over, under the answer. `before` is the candidate that
+/// waited when it was given.
+fn turned_down(
+    cx: &Cx,
+    ledger: &Ledger,
+    (id, before): (&PolicyId, Option<Oid>),
+    error: LedgerError,
+) -> CliError {
     let code = error.code();
     let error = CliError::from(error);
     if code == Code::Replayed {
@@ -237,6 +269,8 @@ fn turned_down(cx: &Cx, ledger: &Ledger, id: &PolicyId, error: LedgerError) -> C
     }
     let Ok(Some(policy)) = ledger.policy(id) else { return error };
     match policy.status {
+        Status::AwaitingAck if code == Code::Stale && answer::candidate(&policy) == before => error
+            .with_hint(format!("review the candidate that waits, then git agentproto ack {id}")),
         Status::AwaitingAck if code == Code::Stale => error.with_hint(format!(
             "it was gated again and waits again: review it, then git agentproto ack {id}"
         )),
@@ -245,12 +279,15 @@ fn turned_down(cx: &Cx, ledger: &Ledger, id: &PolicyId, error: LedgerError) -> C
             let reason = policy.reason.unwrap_or_default();
             error.with_hint(format!("it is blocked, {reason}: git agentproto policy show {id}"))
         }
-        Status::AwaitingAck
-        | Status::Signing
-        | Status::Watching
-        | Status::Committing
-        | Status::Done
-        | Status::Cancelled => error,
+        Status::Done | Status::Cancelled => {
+            let how = policy.outcome.map_or("", |outcome| outcome.as_str());
+            let state = [policy.status.as_str(), how].join(" ");
+            error.with_hint(format!(
+                "it is {} now, nothing waits for an answer: git agentproto policy show {id}",
+                state.trim_end()
+            ))
+        }
+        Status::AwaitingAck | Status::Signing | Status::Watching | Status::Committing => error,
     }
 }
 

@@ -119,6 +119,7 @@ pub(super) fn run(cx: &Cx, args: StatusArgs) -> Result<u8, CliError> {
 impl Overview {
     fn load(cx: &Cx, ledger: &Ledger) -> Result<Self, CliError> {
         let all = ledger.policies(true)?;
+        let is_bare = ledger.store().location().worktree.is_none();
         let mut overview = Self {
             acks: vec![],
             blocked: blocked(cx, ledger, &all)?,
@@ -127,8 +128,13 @@ impl Overview {
             watching: vec![],
             sessions: vec![],
             rules: rule_news(ledger),
-            copied: ledger.store().copied_from().map_err(LedgerError::from)?,
-            is_bare: ledger.store().location().worktree.is_none(),
+            // A bare repository got its journals by a push; nobody works in it, so it takes nothing over.
+            copied: if is_bare {
+                None
+            } else {
+                ledger.store().copied_from().map_err(LedgerError::from)?
+            },
+            is_bare,
             names: Names::load(cx, ledger)?,
             tool: shown(&tool(cx, ledger)),
         };
@@ -259,12 +265,20 @@ impl Overview {
         });
         self.with_next_step(cx, text, "Waiting for your ack:", &waiting.collect::<Vec<_>>());
         self.lost_text(cx, text);
-        let stale: Vec<&Waiting> = self.acks.iter().filter(|w| w.is_past()).collect();
-        if stale.is_empty() {
+        let past = self.acks.iter().filter(|w| w.is_past());
+        let (over, stale): (Vec<&Waiting>, Vec<&Waiting>) =
+            past.partition(|w| w.policy.is_expired(clock::now()));
+        self.past_text(cx, text, "Waiting for an ack, but stale:", &stale);
+        self.past_text(cx, text, "Waiting for an ack, but out of time:", &over);
+    }
+
+    /// What no answer helps: a command that performs gates it again, or ends it.
+    fn past_text(&self, cx: &Cx, text: &mut String, title: &str, past: &[&Waiting]) {
+        if past.is_empty() {
             return;
         }
-        line(text, &cx.paint.bold("Waiting for an ack, but stale:"));
-        for Waiting { policy, stale, .. } in stale {
+        line(text, &cx.paint.bold(title));
+        for Waiting { policy, stale, .. } in past {
             text.push_str(&policy::rows(cx, &self.names, std::slice::from_ref(policy), "  "));
             if let Some(stale) = stale {
                 fitted(cx, text, stale);

@@ -8,6 +8,7 @@ use crate::{
     code::Code,
     domain::{
         ack::{AckOutcome, AckStatement, Decision},
+        candidate::whereabouts,
         event::{AckRefused, Body, Entity, Event, PolicyAcked},
         ids::PolicyId,
         input::{Asked, JudgedAck, Signature},
@@ -118,7 +119,10 @@ fn is_bound(policy: &Policy, ack: &JudgedAck, said: &AckStatement) -> Result<(),
         return Err((AckOutcome::Stale, because));
     }
     if ack.tip != Some(candidate.parent) {
-        let because = format!("{} moved away from {}", said.branch, candidate.parent);
+        let because = match ack.tip {
+            Some(_) => format!("{} moved away from {}", said.branch, candidate.parent),
+            None => whereabouts(&said.branch, None),
+        };
         return Err((AckOutcome::Stale, because));
     }
     Ok(())

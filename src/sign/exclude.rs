@@ -17,6 +17,9 @@ pub const AUTHOR: &str = "author";
 /// The word for the key that signs on the machine that owns the policy.
 pub const SUPERVISOR: &str = "supervisor";
 
+/// How every sentence of [`Excluded::why`] ends.
+pub const EXCLUDED: &str = "is excluded from answering";
+
 /// The excluded names and keys of one candidate.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Excluded {
@@ -47,14 +50,14 @@ impl Excluded {
     #[must_use]
     pub fn why(&self, said: &AckStatement, signers: &Signers) -> Option<String> {
         if self.keys.contains(&said.key) {
-            return Some(format!("{} is excluded from answering", said.key));
+            return Some(format!("{} {EXCLUDED}", said.key));
         }
         let own = |name: &&String| {
             name.eq_ignore_ascii_case(&said.signer)
                 || signers.keys_of(name).any(|key| fingerprint(key) == said.key)
         };
         let name = self.names.iter().find(own)?;
-        Some(format!("{} is a key of {name}, who is excluded from answering", said.key))
+        Some(format!("{} is a key of {name}, who {EXCLUDED}", said.key))
     }
 
     /// The keys of the file that could give an answer that counts, each once, by fingerprint.

@@ -140,6 +140,38 @@ fn a_moved_branch_is_gated_again_and_asked_again() {
     env.assert_no_gap();
 }
 
+#[test]
+fn what_is_said_of_an_answer_that_came_to_nothing_is_true() {
+    let env = TestEnv::new();
+    let policy = env.awaiting("f.txt");
+    // Another commit was named; nothing was gated again.
+    let tip = env.git(&["rev-parse", "main"]);
+    let out = env.ap(&["ack", &policy, "--yes", "--candidate", &tip]).exits(6);
+    let hint = format!("hint: review the candidate that waits, then git agentproto ack {policy}\n");
+    assert!(out.err().ends_with(&hint), "{out}");
+    // Its content landed by another way: there is nothing left to answer.
+    env.git(&["add", "f.txt"]);
+    env.git(&["commit", "-qm", "theirs"]);
+    let out = env.ap(&["ack", &policy, "--yes"]).exits(6);
+    let hint =
+        "hint: it is done no-op now, nothing waits for an answer: git agentproto policy show ";
+    assert!(out.err().contains(hint), "{out}");
+    // A time that is over is not called a branch that moved.
+    let session = env.adopt("s");
+    env.write("g.txt", "1\n");
+    let flags = ["--then", "commit", "--path", "g.txt", "-m", "m", "--expires", "3s"];
+    let policy = env.attach(&session, &[&flags[..], &["--", "true"]].concat());
+    env.turn_end(&session, &policy).exits(5);
+    let out = wait_for("its time to be over", PATIENCE, || {
+        let said = env.ap(&["status"]).exits(0).out();
+        (!said.contains("Waiting for your ack:")).then_some(said)
+    });
+    assert!(
+        out.contains("Waiting for an ack, but out of time:") && !out.contains("stale"),
+        "{out}"
+    );
+}
+
 /// No answer is needed for that: any command that performs finds it.
 #[test]
 fn waiting_finds_a_moved_branch_and_who_asked_to_be_blocked_is() {
@@ -461,6 +493,8 @@ fn case_128_the_author_does_not_approve_under_another_name() {
         let all: Vec<_> = ["ack", &policy, "--yes"].iter().chain(args).copied().collect();
         let out = env.ap(&all).exits(6);
         assert!(out.err().contains("unauthorized") && out.err().contains("excluded"), "{out}");
+        assert!(!out.err().contains("have this one listed"), "it is listed: {out}");
+        assert!(out.err().contains("agentproto.ackExclude keeps this key out"), "{out}");
         assert_eq!(status(&env, &policy), "awaiting-ack");
     };
     turned_down(&[]);

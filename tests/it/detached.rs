@@ -85,6 +85,8 @@ fn head_that_went_away_is_stale() {
         assert!(said.contains(says), "{status}");
         let refused = ack(&env, &policy).exits(6);
         assert!(refused.err().contains("stale"), "{refused}");
+        let moved = refused.err().contains("main-worktree/HEAD moved away from");
+        assert_eq!(moved, says.contains("moved"), "{refused}");
         let after = env.policy(&policy);
         assert_eq!(text(&after, "reason"), "stale-candidate");
         assert_eq!(tips(), before);
