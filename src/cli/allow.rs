@@ -32,7 +32,7 @@ pub(super) fn run(cx: &Cx, args: &AllowArgs) -> Result<u8, CliError> {
     }
     let command =
         if args.commit { "git agentproto allow --commit" } else { "git agentproto allow" };
-    require_program_word(command, &args.argv)?;
+    require_program_word(cx, command, &args.argv, None)?;
     if args.commit {
         return commit(cx, &args.argv);
     }

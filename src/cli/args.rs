@@ -3,7 +3,7 @@
 //! The argument parser only splits words; their meaning is worked out here, so that each refusal carries its
 //! own code instead of the parser's.
 
-use super::error::CliError;
+use super::{cx::Cx, error::CliError};
 use crate::{
     code::Code,
     domain::{
@@ -11,7 +11,9 @@ use crate::{
         time::{BadDuration, Timestamp, parse_duration_ms, typed_duration},
     },
     limits,
+    sys::files,
 };
+use std::{ffi::OsStr, path::Path};
 
 /// A typed duration in milliseconds; `flag` is where it was typed.
 pub(super) fn duration_ms(flag: &str, text: &str) -> Result<u64, CliError> {
@@ -81,10 +83,19 @@ pub(super) fn command_words(flag: &str, text: &str) -> Result<Vec<String>, CliEr
     }
 }
 
-/// Refuses a command whose program is several words in one: no program found by its name is called that.
-pub(super) fn require_program_word(command: &str, argv: &[String]) -> Result<(), CliError> {
+/// Refuses a command whose program is several words in one: no program found by its name is called that, and no file where
+/// gates run.
+pub(super) fn require_program_word(
+    cx: &Cx,
+    command: &str,
+    argv: &[String],
+    gate_cwd: Option<&OsStr>,
+) -> Result<(), CliError> {
     let Some((program, rest)) = argv.split_first() else { return Ok(()) };
-    if !program.contains(char::is_whitespace) || program.contains('/') {
+    if !program.contains(char::is_whitespace) {
+        return Ok(());
+    }
+    if program.contains('/') && is_somewhere(cx, Path::new(program), gate_cwd) {
         return Ok(());
     }
     let message = format!("'{program}' is one word, and no program is called that");
@@ -98,6 +109,16 @@ pub(super) fn require_program_word(command: &str, argv: &[String]) -> Result<(),
             made.with_hint("write the program and each argument as a word of its own")
         }
     })
+}
+
+/// Whether a file is there, seen from here or from where gates run in any worktree. What cannot be looked at is judged where
+/// it is run.
+fn is_somewhere(cx: &Cx, program: &Path, gate_cwd: Option<&OsStr>) -> bool {
+    let is_there = |dir: &Path| files::is_there(&dir.join(program)).unwrap_or(true);
+    let worktrees = cx.ledger().ok().and_then(|l| l.store().location().worktrees().ok());
+    let Some(worktrees) = worktrees else { return true };
+    let below = |top: &Path| gate_cwd.map_or(top.to_owned(), |cwd| top.join(cwd));
+    is_there(cx.env.cwd()) || worktrees.iter().any(|w| is_there(&w.top) || is_there(&below(&w.top)))
 }
 
 /// What only a shell would understand, as a word of its own.

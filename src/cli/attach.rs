@@ -296,6 +296,7 @@ pub(super) fn ask(
     commit: CommitFlags,
     (common, wants_commit): (&CommonFlags, bool),
 ) -> Result<AttachAsk, CliError> {
+    args::require_program_word(cx, "…", &gates.words, gates.gate_cwd.as_deref())?;
     let (timeout, expires) = (gates.gate_timeout.as_deref(), common.expires.as_deref());
     Ok(AttachAsk {
         label: common.label.clone(),
@@ -325,7 +326,6 @@ fn gate_asks(in_one_word: &[String], last: Vec<String>) -> Result<Vec<GateAsk>, 
         args::require_no_shell("--gate", text)?;
         all.push(GateAsk::of(args::command_words("--gate", text)?));
     }
-    args::require_program_word("…", &last)?;
     if !last.is_empty() {
         all.push(GateAsk::of(last));
     }

@@ -299,10 +299,15 @@ fn a_command_in_one_word_is_no_program() {
         (&["allow", "--", "cat a.txt"][..], "git agentproto allow -- cat a.txt"),
         (&["allow", "--", "sh -c", "a b"], "git agentproto allow -- sh -c 'a b'"),
         (&words, "-- cat a.txt"),
+        (&["allow", "--", "./t.sh a"], "git agentproto allow -- ./t.sh a"),
+        (&["commit", "--path", "a.txt", "-m", "m", "--", "./t.sh a"], "-- ./t.sh a"),
     ] {
         let told = env.ap(args).exits(129).err();
         assert!(told.contains("is one word") && told.contains(again), "{told}");
     }
+    // A file may be called that.
+    env.write("t.sh a", "#!/bin/sh\n");
+    env.ap(&["allow", "--", "./t.sh a"]).exits(0);
 }
 
 #[test]
