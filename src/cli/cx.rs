@@ -17,6 +17,9 @@ use std::{
     path::Path,
 };
 
+/// Set in everything that a supervised session starts.
+const SESSION_VARIABLE: &str = "AGENTPROTO_SESSION_ID";
+
 /// Who records what a command of this program does (decisions 12).
 const ACTOR: &str = "cli";
 
@@ -132,7 +135,7 @@ impl Cx {
     /// The session this command runs inside of, by the only test of this version (decisions 6).
     pub(super) fn inside_session(&self) -> Option<&str> {
         // Set but unreadable or empty counts as inside: the rule is never loosened by an odd value.
-        self.env.get("AGENTPROTO_SESSION_ID").map(|id| id.to_str().unwrap_or(""))
+        self.env.get(SESSION_VARIABLE).map(|id| id.to_str().unwrap_or(""))
     }
 
     /// Refuses what only a person may do when called from inside a session.
@@ -140,7 +143,9 @@ impl Cx {
         match self.inside_session() {
             None => Ok(()),
             Some(session) => {
-                let message = format!("{what} is for a person, outside the session");
+                let message = format!(
+                    "{what} is for a person, outside the session ({SESSION_VARIABLE} is set here)"
+                );
                 Err(CliError::new(code, message).about(session))
             }
         }

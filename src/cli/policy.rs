@@ -19,7 +19,7 @@ use crate::{
         gate::{GateDef, GateEnd, GateResult, Verdict},
         ids::{PolicyId, SessionId},
         input::Input,
-        policy::{OnStale, Policy, Status},
+        policy::{NextPolicy, OnStale, Policy, PolicySpec, Status},
     },
     engine::{Effect, gate_key},
     ledger::{Ledger, LedgerError},
@@ -204,8 +204,30 @@ fn state_words(policy: &Policy) -> String {
 fn purpose(policy: &Policy) -> String {
     match &policy.spec.commit {
         Some(commit) => commit.message.lines().next().unwrap_or_default().to_owned(),
-        None => policy.spec.gates.iter().map(|g| g.def.shown()).collect::<Vec<_>>().join("; "),
+        None => gate_list(&policy.spec),
     }
+}
+
+fn gate_list(spec: &PolicySpec) -> String {
+    spec.gates.iter().map(|g| g.def.shown()).collect::<Vec<_>>().join("; ")
+}
+
+/// What follows when a policy is done: whoever approves lets that begin, too.
+fn follows(next: &NextPolicy) -> String {
+    let NextPolicy { next_turn, spec, .. } = next;
+    let mut words = Vec::new();
+    if let Some(commit) = &spec.commit {
+        let paths: Vec<String> = commit.paths.iter().map(|path| format!("'{path}'")).collect();
+        let subject = commit.message.lines().next().unwrap_or_default();
+        words.push(format!("commit {}: {subject}", paths.join(", ")));
+        words.extend((!commit.require_human_ack).then(|| "nobody is asked".to_owned()));
+    }
+    words.push(match gate_list(spec) {
+        gates if gates.is_empty() => "ungated".to_owned(),
+        gates => format!("gated by {gates}"),
+    });
+    words.extend(next_turn.then(|| "after the next turn".to_owned()));
+    words.join("; ")
 }
 
 fn show_candidate(cx: &Cx, ledger: &Ledger, id: &PolicyId) -> Result<u8, CliError> {
@@ -251,6 +273,8 @@ pub(super) fn show_text(cx: &Cx, ledger: &Ledger, policy: &Policy) -> Result<Str
         match answer::tail(ledger, last) {
             Some(tail) if tail.trim().is_empty() => {}
             Some(tail) => text.push_str(&output(&tail, limits::TAIL_SHOWN_LINES)),
+            // What did not run wrote nothing.
+            None if last.log.is_none() => {}
             None => text.push_str("    (its output is not on this machine)\n"),
         }
     }
@@ -331,7 +355,11 @@ fn head(cx: &Cx, policy: &Policy) -> String {
     }
     for session in &policy.spec.session_ids {
         let stalled = policy.stalled_by.contains(session);
-        let how = if stalled { " (its turn ended unfinished)" } else { "" };
+        let how = match (stalled, policy.pending.contains(session)) {
+            (true, _) => " (its turn ended unfinished)",
+            (false, true) if policy.status == Status::Watching => " (awaited)",
+            (false, _) => "",
+        };
         row("session", format!("{session}{how}"));
     }
     if let Some(commit) = &policy.spec.commit {
@@ -408,6 +436,11 @@ pub(super) fn binds(policy: &Policy) -> Vec<(&'static str, String)> {
             }
         }
         row("on stale", on_stale_words(policy.spec.on_stale).to_owned());
+    }
+    let mut next = policy.spec.next.as_ref();
+    while let Some(following) = next {
+        row("follows", follows(following));
+        next = following.spec.next.as_ref();
     }
     if let Some(expires) = policy.spec.expires {
         let over = if policy.is_expired(clock::now()) { " (over)" } else { "" };

@@ -232,14 +232,16 @@ impl Ledger {
         let members = members.map(|(at, id)| (format!("sessionIds[{at}]"), id));
         let mut sites = Vec::new();
         for (field, id) in gated.chain(members) {
-            sites.extend(problems.note(&field, self.session_site(id)).map(|site| (field, site)));
+            let site = problems.note(&field, self.session_site(id));
+            sites.extend(site.map(|site| (field, id, site)));
         }
         let mut sites = sites.into_iter();
-        let Some((_, site)) = sites.next() else { return (group, None) };
-        let apart = sites.filter(|(_, other)| other.worktree.id != site.worktree.id);
-        for (field, other) in apart.filter(|_| ask.commits()) {
+        let Some((_, _, site)) = sites.next() else { return (group, None) };
+        let apart = sites.filter(|(_, _, other)| other.worktree.id != site.worktree.id);
+        for (field, id, other) in apart.filter(|_| ask.commits()) {
             let (here, there) = (&site.worktree.id, &other.worktree.id);
-            let why = format!("it is in worktree '{there}', the commit would be made in '{here}'");
+            let why =
+                format!("{id} is in worktree '{there}', the commit would be made in '{here}'");
             problems.say(Code::MembersApart, &field, why);
         }
         (group, Some(site))

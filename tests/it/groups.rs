@@ -36,6 +36,9 @@ fn a_group_is_gated_once_when_all_are_finished() {
     turn_ends(&env, &two);
     let shown = env.policy(&policy);
     assert_eq!((text(&shown, "status"), &shown["pending"]), ("watching".into(), &json!([one])));
+    let said = env.ap(&["policy", "show", &policy]).exits(0).out();
+    assert!(said.contains(&format!("{one} (awaited)\n")), "{said}");
+    assert!(said.contains(&format!("{two}\n")), "{said}");
     turn_ends(&env, &one);
     assert_eq!(text(&env.policy(&policy), "status"), "done");
     let events = ["events", "--policy", &policy, "--type", "policy:gating", "--json"];
@@ -52,7 +55,9 @@ fn members_of_a_commit_are_in_one_worktree_and_gates_run_where_it_is_said() {
     let before = env.snapshot();
     let out = env.ap(&commit).exits(6);
     before.assert_same(&env.snapshot(), "a refused attach");
+    let who = format!("\"{two} is in worktree 'tree', the commit would be made in ");
     assert!(out.err().contains("members-in-different-worktrees"), "{out}");
+    assert!(out.err().contains(&who), "{out}");
     let gate = ["--", "ls", "only-here"];
     let attach = |more: &[&str]| {
         let args: Vec<_> =
@@ -247,4 +252,15 @@ fn turns_that_count_are_gated_once_more_though_their_session_is_over() {
     assert_eq!(step, format!("git agentproto policy regate {policy}"));
     env.write("f.txt", "1\n");
     env.ap(&["policy", "regate", &policy]).exits(0);
+}
+
+#[test]
+fn whoever_approves_sees_what_follows() {
+    let env = TestEnv::new();
+    let last = json!({"gate": {"command": "ls", "args": ["x"]}});
+    let next = file(&env, "next.json", &json!({"gate": {"command": "true"}, "next": last}));
+    let policy = env.awaiting_with("f.txt", &["--next", &next]);
+    let shown = env.ap(&["policy", "show", &policy]).exits(0).out();
+    let rows = "  follows   gated by true\n  follows   gated by ls x\n";
+    assert!(shown.contains(rows), "{shown}");
 }
