@@ -162,3 +162,16 @@ fn bytes_that_were_others_while_the_gate_ran_are_not_what_was_gated() {
     let out = env.commit(&["f.txt"], &["./once.sh"]).exits(0).json();
     assert_eq!(text(&out, "status"), "done", "{out:#}");
 }
+
+#[test]
+fn a_listed_file_that_the_gate_writes_is_named_and_so_is_that_it_ran_twice() {
+    let env = TestEnv::new();
+    env.allow_no_ack();
+    env.write("a.txt", "two\n");
+    env.write_script("grow.sh", "#!/bin/sh\necho more >> a.txt\n");
+    env.ap(&["allow", "--", "./grow.sh"]).exits(0);
+    let policy = commit(&env, &[], &["./grow.sh"]).exits(2).json();
+    assert_eq!(text(&policy, "reason"), "tree-changed-during-gate");
+    let because = "the gate ran twice, and each time a listed file was written meanwhile: 'a.txt'";
+    assert_eq!(text(&policy, "because"), because);
+}

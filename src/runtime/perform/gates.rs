@@ -16,6 +16,7 @@ use crate::{
     },
     engine,
     ledger::{Ledger, LedgerError},
+    limits,
     runtime::{
         gate::{
             environment::{GateVars, gate_env},
@@ -25,11 +26,11 @@ use crate::{
         live::{self, Acquired, Live},
         runner::{self, Ended, Ran, RunSpec, RunnerError},
     },
-    store::settings,
+    store::{candidate::Listed, settings},
     sys::{clock, digest, env},
     wire::gate_line::{GateExit, GateLine, GatedOn},
 };
-use std::{ffi::OsStr, path::PathBuf};
+use std::{collections::BTreeSet, ffi::OsStr, path::PathBuf};
 
 /// Runs thrown away before the run counts as broken: one, so two in all.
 const VOID_RUNS: u32 = 1;
@@ -78,6 +79,22 @@ fn ended(
         RunEnd::Broken { code, because }
     };
     GateRun { results, voided, noted_on, end }
+}
+
+/// Which listed files are others after a run. Only the last of the runs is told of, but it came after another such one.
+fn written_meanwhile(before: &[Listed], after: &[Listed]) -> String {
+    let mut paths = BTreeSet::new();
+    paths.extend(before.iter().filter(|one| !after.contains(one)).map(|(path, _)| path));
+    paths.extend(after.iter().filter(|one| !before.contains(one)).map(|(path, _)| path));
+    let most = limits::NOTICES_OF_A_KIND;
+    let mut names: Vec<String> = paths.iter().take(most).map(|path| format!("'{path}'")).collect();
+    if paths.len() > most {
+        names.push(format!("and {} more", paths.len() - most));
+    }
+    format!(
+        "the gate ran twice, and each time a listed file was written meanwhile: {}",
+        names.join(", ")
+    )
 }
 
 /// One performer's run of one attempt.
@@ -170,7 +187,8 @@ impl Session<'_> {
             Err(why) => return Since::Changed(why),
         };
         if after.tree.listed != before.tree.listed {
-            return Since::Changed(trouble(Code::TreeChanged, Code::TreeChanged.hint()));
+            let because = written_meanwhile(&before.tree.listed, &after.tree.listed);
+            return Since::Changed(trouble(Code::TreeChanged, because));
         }
         if after.parent != before.parent {
             let (from, to) = (before.parent, after.parent);
