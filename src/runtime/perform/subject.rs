@@ -145,8 +145,9 @@ impl<'a> Place<'a> {
             1 => String::new(),
             n => format!(" and {} more", n - 1),
         };
-        let because =
-            format!("'{first}'{others} was written while the gate ran, and holds the same again");
+        let because = format!(
+            "the gate ran twice, and each time a listed file was written meanwhile and holds the same again: '{first}'{others}"
+        );
         Err(trouble(Code::TreeChanged, because))
     }
 
