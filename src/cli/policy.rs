@@ -478,7 +478,7 @@ pub(super) fn gate_words(result: &GateResult) -> String {
     let more = result.because.as_deref().map(shown).filter(|because| !words.contains(because));
     words.extend(more);
     if result.unlisted_changes > 0 {
-        words.push(format!("changed beside the listed files: {}", result.unlisted_changes));
+        words.push(format!("uncommitted beside the listed files: {}", result.unlisted_changes));
     }
     words.join(", ")
 }
@@ -534,7 +534,7 @@ mod tests {
         result.unlisted_changes = 2;
         assert_eq!(
             gate_words(&result),
-            "fail, exit code 1, 12 ms, changed beside the listed files: 2"
+            "fail, exit code 1, 12 ms, uncommitted beside the listed files: 2"
         );
         result.end = GateEnd::Timeout;
         result.because = Some("killed\u{1b}".into());

@@ -40,23 +40,43 @@ pub(super) fn run(cx: &Cx, args: VerifyArgs) -> Result<u8, CliError> {
     cx.answer(&object(&report), &text(cx, &report, nothing))?;
     if report.journals.is_empty() {
         cx.note(&no_journal(&ledger)?);
+    } else if report.commits.iter().any(|c| c.claimed.is_some()) {
+        cx.note(&another_journal(&ledger)?);
     }
     Ok(report.exit)
 }
 
 /// Without any journal: where the records may be.
 fn no_journal(ledger: &Ledger) -> Result<String, CliError> {
+    Ok(match fetch(ledger)? {
+        None => "hint: nothing was ever recorded here, and there is no remote to ask".to_owned(),
+        Some(fetch) => {
+            format!("hint: nothing was recorded here; what others recorded may be fetched: {fetch}")
+        }
+    })
+}
+
+/// With journals that do not know the policy a commit names: where another one may be.
+fn another_journal(ledger: &Ledger) -> Result<String, CliError> {
+    let no_remote =
+        "hint: the records of the clone that made it are not here, and there is no remote to ask";
+    Ok(match fetch(ledger)? {
+        None => no_remote.to_owned(),
+        Some(fetch) => format!(
+            "hint: once they are pushed, the records of the clone that made it can be fetched: {fetch}"
+        ),
+    })
+}
+
+/// The command that brings the journals of others; none without a remote.
+fn fetch(ledger: &Ledger) -> Result<Option<String>, CliError> {
     let repo = ledger.repo()?;
     let remotes = repo.remote_names();
-    let Some(remote) = remotes.iter().next() else {
-        return Ok("hint: nothing was ever recorded here, and there is no remote to ask".to_owned());
-    };
-    let remote = remote.to_string();
-    let spec = fetch_spec(&remote);
-    let remote = shell_words::quote(&remote);
-    Ok(format!(
-        "hint: nothing was recorded here; what others recorded may be fetched: git fetch {remote} '{spec}'"
-    ))
+    Ok(remotes.iter().next().map(|remote| {
+        let remote = remote.to_string();
+        let spec = fetch_spec(&remote);
+        format!("git fetch {} '{spec}'", shell_words::quote(&remote))
+    }))
 }
 
 fn object(report: &Report) -> Value {
@@ -80,6 +100,7 @@ fn commit(commit: &Verified) -> Value {
     set("signer", commit.signer.as_deref().map(Value::from));
     set("isolation", commit.isolation.as_deref().map(Value::from));
     set("unlistedChanges", commit.unlisted_changes.map(Value::from));
+    set("claimedPolicyId", commit.claimed.as_ref().map(|p| p.as_str().into()));
     set("reason", commit.reason.as_deref().map(Value::from));
     set("evidence", Some(commit.evidence.iter().map(Oid::to_string).collect()));
     fields
@@ -134,7 +155,7 @@ fn text(cx: &Cx, report: &Report, nothing: &str) -> String {
 fn row(commit: &Verified, columns: Option<usize>) -> Vec<String> {
     let who = commit.signer.as_ref().map(|signer| format!("approved by {signer}"));
     let changes = commit.unlisted_changes.filter(|n| *n > 0);
-    let changes = changes.map(|n| format!("unlisted changes while the gate ran: {n}"));
+    let changes = changes.map(|n| format!("uncommitted beside the listed files: {n}"));
     let parts = [who, commit.reason.clone(), changes];
     let why: Vec<String> = parts.into_iter().flatten().collect();
     let sha = commit.sha.to_string();
@@ -157,6 +178,7 @@ mod tests {
             signer: None,
             isolation: None,
             unlisted_changes: Some(2),
+            claimed: None,
             reason: Some("no record names it".into()),
             evidence: vec![],
         };
@@ -185,7 +207,7 @@ mod tests {
         assert_eq!(
             text(&cx, &report(Outcome::Ungoverned), "none"),
             format!(
-                "ungoverned  {one}  no record names it; unlisted changes while the gate ran: 2\n\
+                "ungoverned  {one}  no record names it; uncommitted beside the listed files: 2\n\
                  journal 0123456789ab: 3 events hold, then {one}: sequence\\x1b\n\
                  0 of 1 commits governed; not consistent, see the journals\n"
             )

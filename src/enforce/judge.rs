@@ -127,8 +127,10 @@ pub struct Verified {
     pub signer: Option<String>,
     /// How its gates were isolated.
     pub isolation: Option<String>,
-    /// Changes outside the listed paths while its gates ran; none when they were not counted.
+    /// Files outside the listed paths that were not as committed when its gates ran; none when they were not counted.
     pub unlisted_changes: Option<u64>,
+    /// The policy its message names though no journal here knows it. Words of a message prove nothing.
+    pub claimed: Option<PolicyId>,
     /// Why it is not governed, or what is odd about it.
     pub reason: Option<String>,
     /// The journal entries that tell of it, in order.
@@ -144,10 +146,19 @@ impl Verified {
             signer: None,
             isolation: None,
             unlisted_changes: None,
+            claimed: None,
             reason: Some(reason),
             evidence: Vec::new(),
         }
     }
+}
+
+/// The policy that the trailers of a message name.
+fn policy_named(message: &[u8]) -> Option<PolicyId> {
+    let text = std::str::from_utf8(message).ok()?;
+    let (_subject, trailers) = text.trim_end().rsplit_once("\n\n")?;
+    let named = trailers.lines().rev().find_map(|line| line.strip_prefix("Agentproto-Policy: "));
+    named?.parse().ok()
 }
 
 /// The link that is missing.
@@ -213,7 +224,7 @@ impl<'a> Bench<'a> {
             return Verified::bare(sha, Outcome::Unknown, why.to_owned());
         }
         match self.chains.iter().find(|c| c.broken.is_some()) {
-            None => self.rewritten(sha).unwrap_or_else(|| {
+            None => self.rewritten(sha).or_else(|| self.elsewhere(sha)).unwrap_or_else(|| {
                 let why = "no journal names it".to_owned();
                 Verified::bare(sha, Outcome::Ungoverned, why)
             }),
@@ -241,6 +252,20 @@ impl<'a> Bench<'a> {
         Some(Verified::bare(sha, Outcome::Ungoverned, why))
     }
 
+    /// Its message names a policy that no journal here knows: what another clone recorded may prove it, and anybody can
+    /// write such a line.
+    fn elsewhere(&self, sha: Oid) -> Option<Verified> {
+        let claimed = policy_named(&self.objects.commit(&sha).ok()?.message)?;
+        if self.chains.iter().any(|chain| chain.state.policies.contains_key(&claimed)) {
+            return None;
+        }
+        let why = format!(
+            "no journal here names it; its message names {claimed}, which may be in the journal of another clone"
+        );
+        let bare = Verified::bare(sha, Outcome::Ungoverned, why);
+        Some(Verified { claimed: Some(claimed), ..bare })
+    }
+
     fn by_policy(&self, sha: Oid, chain: &Chain, id: &PolicyId) -> Verified {
         let Some((policy, story)) = chain.policy(id).filter(|(_, story)| story.whole) else {
             let why = "events that would prove it were in a segment that is not kept any more";
@@ -257,6 +282,7 @@ impl<'a> Bench<'a> {
             signer: None,
             isolation: lines.first().map(|l| l.isolation.clone()),
             unlisted_changes: dirty,
+            claimed: None,
             reason: None,
             evidence: evidence(story),
         };

@@ -43,6 +43,7 @@ mod policies;
 mod readme;
 mod refusals;
 mod repositories;
+mod sharing;
 mod signing;
 mod supervise;
 mod tidy;

@@ -31,18 +31,15 @@ fn looking_with_plain_git_works_as_written() {
     }
     run(&env, &env.repo(), &groups(std::slice::from_ref(&block)));
 
-    // In another clone it works once the records are fetched as the next block says.
-    let (push, fetch): (Vec<String>, Vec<String>) = shell_blocks(marked)[1]
-        .lines()
-        .map(|line| format!("{line}\n"))
-        .partition(|line| line.starts_with("git push "));
+    // In another clone it works once the records are shared as the next block says.
+    let share = shell_blocks(marked)[1].clone();
     let (origin, clone) = (env.path("origin.git"), env.path("clone"));
     env.git(&["clone", "-q", "--bare", ".", origin.to_str().unwrap()]);
     env.git(&["remote", "add", "origin", origin.to_str().unwrap()]);
-    run(&env, &env.repo(), &groups(&[push.concat()]));
+    run(&env, &env.repo(), &groups(std::slice::from_ref(&share)));
     env.git(&["clone", "-q", origin.to_str().unwrap(), clone.to_str().unwrap()]);
     let (there, _of_here) = block.split_once("# all refs there are").expect("refs are listed last");
-    run(&env, &clone, &groups(&[fetch.concat(), there.to_owned()]));
+    run(&env, &clone, &groups(&[share, there.to_owned()]));
 }
 
 #[test]
