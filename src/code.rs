@@ -60,7 +60,7 @@ macro_rules! codes {
 codes! {
     // what was typed
     Usage "usage" USAGE "see `git agentproto help`";
-    UnknownField "unknown-field" USAGE "leave it out, or update git-agentproto";
+    UnknownField "unknown-field" USAGE "see which there are: git agentproto help policy-file";
     NoPaths "no-paths" USAGE "name the files to commit with --path";
     EmptyMessage "empty-message" USAGE "give the commit message with -m";
     AmbiguousDuration "ambiguous-duration" USAGE "write the unit: 30s, 500ms, 5m";

@@ -1,13 +1,14 @@
-//! `help [WORD…]`: a command, a code, or the exit codes.
+//! `help [WORD…]`: a command, a code, the exit codes, or the fields of a policy in a file.
 
 use super::{Cli, cx::Cx, error::CliError};
 use crate::code::{Code, exit};
 use clap::CommandFactory as _;
+use serde_json::{Value, json};
 
 /// What is to be explained.
 #[derive(clap::Args)]
 pub(super) struct HelpArgs {
-    /// A command (with its subcommand), a code as errors show it, or `exit-codes`
+    /// A command (with its subcommand), a code as errors show it, `exit-codes` or `policy-file`
     #[arg(value_name = "WORD")]
     words: Vec<String>,
 }
@@ -26,18 +27,33 @@ Exit codes of all commands:
   129  usage, as git
 ";
 
+/// The fields of `attach --file` and `--next`.
+const POLICY_FILE: &str = include_str!("../../docs/policy-file.md");
+
 pub(super) fn run(cx: &Cx, args: &HelpArgs) -> Result<u8, CliError> {
     let words: Vec<&str> = args.words.iter().map(String::as_str).collect();
-    let text = match words.as_slice() {
-        ["exit-codes"] => EXIT_CODES.to_owned(),
+    let (text, code) = match words.as_slice() {
+        ["exit-codes"] => (EXIT_CODES.to_owned(), None),
+        ["policy-file"] => (POLICY_FILE.to_owned(), None),
         [word] => match word.parse::<Code>() {
-            Ok(code) => explain(code),
-            Err(_) => usage_of(&[word])?,
+            Ok(code) => (explain(code), Some(code)),
+            Err(_) => (usage_of(&[word])?, None),
         },
-        path => usage_of(path)?,
+        path => (usage_of(path)?, None),
     };
-    cx.out(&super::text::wrapped(&text, cx.columns))?;
+    cx.answer(&object(&text, code), &text)?;
     Ok(exit::DONE)
+}
+
+/// The same for programs; of a code what it is made of, too.
+fn object(text: &str, code: Option<Code>) -> Value {
+    let mut object = json!({ "schema": "agentproto/help/1", "text": text });
+    if let Some(code) = code {
+        object["code"] = code.as_str().into();
+        object["exitCode"] = code.exit().into();
+        object["hint"] = code.hint().into();
+    }
+    object
 }
 
 fn explain(code: Code) -> String {
@@ -55,7 +71,8 @@ fn usage_of(path: &[&str]) -> Result<String, CliError> {
             let all = Cli::command();
             let names = all.get_subcommands().filter(|c| !c.is_hide_set()).map(|c| c.get_name());
             let names = names.collect::<Vec<_>>().join(", ");
-            CliError::new(Code::Usage, message).with_hint(format!("commands: {names}, exit-codes"))
+            CliError::new(Code::Usage, message)
+                .with_hint(format!("commands: {names}, exit-codes, policy-file"))
         })?;
     }
     Ok(found.render_help().to_string())

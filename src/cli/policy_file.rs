@@ -1,4 +1,4 @@
-//! A policy in JSON: one name for every flag, paths from the worktree's top.
+//! A policy in JSON: paths from the worktree's top. Every field is described in `docs/policy-file.md`.
 //!
 //! Contract: a field this version does not know is an error, never passed over: it could be the one that was to hold
 //! something back.
@@ -15,9 +15,16 @@ use base64::{Engine as _, prelude::BASE64_STANDARD};
 use serde::Deserialize;
 use std::{ffi::OsString, os::unix::ffi::OsStringExt as _, path::Path};
 
+/// Where the fields are described.
+const FIELDS: &str = "every field, with examples: git agentproto help policy-file";
+
 /// The whole of a file.
 #[derive(Debug, Deserialize)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
+#[serde(
+    rename_all = "camelCase",
+    deny_unknown_fields,
+    expecting = "a policy: an object with fields"
+)]
 struct PolicyForm {
     label: Option<String>,
     session_id: Option<String>,
@@ -49,7 +56,11 @@ enum ThenForm {
 }
 
 #[derive(Debug, Deserialize)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
+#[serde(
+    rename_all = "camelCase",
+    deny_unknown_fields,
+    expecting = "a gate: an object with \"command\" and \"args\""
+)]
 struct GateForm {
     command: String,
     #[serde(default)]
@@ -61,7 +72,11 @@ struct GateForm {
 }
 
 #[derive(Debug, Default, Deserialize)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
+#[serde(
+    rename_all = "camelCase",
+    deny_unknown_fields,
+    expecting = "a commit: an object with \"paths\" and \"message\""
+)]
 struct CommitForm {
     #[serde(default)]
     paths: Vec<PathForm>,
@@ -82,7 +97,7 @@ struct CommitForm {
 
 /// A name as text, or its bytes where it is none.
 #[derive(Debug, Deserialize)]
-#[serde(untagged)]
+#[serde(untagged, expecting = "a path has to be a text, or {\"b64\": …} where its name is none")]
 enum PathForm {
     Text(String),
     Bytes { b64: String },
@@ -104,12 +119,18 @@ pub(super) struct Described {
 pub(super) fn read(cx: &Cx, option: &str, file: &Path) -> Result<Described, CliError> {
     let text = given::whole(cx, (option, Code::Usage), file, limits::POLICY_FILE_BYTES)?;
     let name = format!("{option} {}", file.display());
-    let form: PolicyForm = serde_json::from_slice(&text).map_err(|e| {
-        let what = e.to_string();
-        let code = if what.starts_with("unknown field") { Code::UnknownField } else { Code::Usage };
-        CliError::new(code, format!("{name}: {what}"))
-    })?;
+    let form: PolicyForm = serde_json::from_slice(&text).map_err(|e| misread(&name, &e))?;
     form.described(&name)
+}
+
+/// What is wrong with a file, in words of JSON.
+fn misread(name: &str, error: &serde_json::Error) -> CliError {
+    let what = error.to_string();
+    if error.is_syntax() || error.is_eof() {
+        return usage(format!("{name}: it is no JSON: {what}"));
+    }
+    let code = if what.starts_with("unknown field") { Code::UnknownField } else { Code::Usage };
+    CliError::new(code, format!("{name}: {what}")).with_hint(FIELDS)
 }
 
 /// The policy in a file that is to follow another one.
@@ -204,5 +225,5 @@ impl CommitForm {
 }
 
 fn usage(message: String) -> CliError {
-    CliError::new(Code::Usage, message)
+    CliError::new(Code::Usage, message).with_hint(FIELDS)
 }

@@ -67,6 +67,23 @@ fn every_command_explains_itself() {
 }
 
 #[test]
+fn help_is_for_programs_too() {
+    let env = TestEnv::bare();
+    for (word, want) in
+        [("attach", "Usage"), ("exit-codes", "129  usage"), ("policy-file", "## A gate")]
+    {
+        let told = env.ap(&["help", word]).exits(0).out();
+        let out = env.ap(&["help", word, "--json"]).exits(0).json();
+        assert_eq!(text(&out, "schema"), "agentproto/help/1");
+        assert_eq!(text(&out, "text"), told);
+        assert!(told.contains(want), "{word}: {told}");
+    }
+    let out = env.ap(&["help", "stale", "--json"]).exits(0).json();
+    assert_eq!((text(&out, "code"), &out["exitCode"]), ("stale".into(), &6.into()));
+    assert!(!text(&out, "hint").is_empty());
+}
+
+#[test]
 fn no_command_lists_the_commands() {
     let env = TestEnv::bare();
     for (words, command) in [(&[] as &[&str], "  attach "), (&["session"], "  adopt ")] {

@@ -1,6 +1,6 @@
 //! Policies of several sessions, policies that follow each other, and policies from a file.
 
-use crate::{env::TestEnv, house::text};
+use crate::{env::TestEnv, house::text, markdown::document};
 use serde_json::{Value, json};
 use std::fs;
 
@@ -151,6 +151,87 @@ fn a_policy_comes_from_a_file_with_the_names_of_the_flags() {
     env.ap(&["attach", "--file", &file(&env, "none.json", &json!({}))]).exits(129);
     env.ap(&["attach", "--file", "nowhere.json", "s"]).exits(129);
     env.ap(&["attach", "--file", &file(&env, "empty.json", &json!({})), "s"]).exits(0);
+}
+
+/// The JSON behind `<!-- NAME -->` in the document about policies in files.
+fn example(name: &str) -> Value {
+    let text = document("docs/policy-file.md");
+    let (_, marked) = text.split_once(&format!("<!-- {name} -->\n```json\n")).expect("marked");
+    serde_json::from_str(marked.split_once("```").expect("a block").0).unwrap()
+}
+
+#[test]
+fn the_examples_of_policies_in_files_work() {
+    let env = TestEnv::new();
+    let session = env.adopt("parser");
+    fs::create_dir(env.repo().join("src")).unwrap();
+    env.write("src/parser.rs", "// tabs\n");
+    let path = file(&env, "commit.json", &example("commit.json"));
+    let id = text(&env.ap(&["attach", "--file", &path, "--json"]).exits(0).json(), "policyId");
+    env.turn_end(&session, &id).exits(5);
+    env.ap(&["ack", "parser-fix", "--yes"]).exits(0);
+    assert_eq!(env.git(&["log", "--format=%s", "-1", "main"]), "parser: accept tabs");
+    let after = text(&env.policy(&id), "nextPolicyId");
+    env.turn_end(&session, &after).exits(0);
+    let path = file(&env, "check.json", &example("check.json"));
+    let out = env.ap(&["attach", "parser", "--file", &path, "--json"]).exits(0).json();
+    env.turn_end(&session, &text(&out, "policyId")).exits(0);
+    env.write("src/parser.rs", "// tabs again\n");
+    let flags = ["--path", "src/parser.rs", "-m", "m", "--next", &path, "--", "true"];
+    env.attach(&session, &[&["--next-turn"] as &[&str], &flags].concat());
+}
+
+#[test]
+fn every_field_of_a_policy_in_a_file_is_described() {
+    let env = TestEnv::new();
+    env.adopt("s");
+    let document = document("docs/policy-file.md");
+    for (policy, heading) in [
+        (json!({"nothing": 1}), "## The policy"),
+        (json!({"gate": {"nothing": 1}}), "## A gate"),
+        (json!({"commit": {"nothing": 1}}), "## The commit"),
+    ] {
+        let path = file(&env, "policy.json", &policy);
+        let out = env.ap(&["attach", "s", "--file", &path]).exits(129);
+        assert!(out.err().contains("[unknown-field]"), "{out}");
+        assert!(out.err().contains("git agentproto help policy-file"), "{out}");
+        let fields = out.err();
+        let (_, fields) = fields.split_once("expected one of ").expect("fields are listed");
+        let fields = fields.split_once(" at line").expect("with a place").0;
+        let (_, section) = document.split_once(heading).expect("a section");
+        let section = section.split("\n## ").next().unwrap();
+        let described = section.lines().filter_map(|l| l.strip_prefix("| `")?.split('`').next());
+        let mut described: Vec<_> = described.map(|name| format!("`{name}`")).collect();
+        let mut fields: Vec<_> = fields.split(", ").map(str::to_owned).collect();
+        described.sort();
+        fields.sort();
+        assert_eq!(described, fields, "{heading}");
+    }
+}
+
+#[test]
+fn what_is_wrong_with_a_file_is_said_in_words_of_json() {
+    let env = TestEnv::new();
+    env.adopt("s");
+    for (policy, want) in [
+        (
+            r#"{"gate": "./test.sh"}"#,
+            "invalid type: string \"./test.sh\", expected a gate: an object",
+        ),
+        (r#"{"gates": [["ls", []]]}"#, "expected a gate: an object with \"command\" and \"args\""),
+        (r#"{"commit": []}"#, "expected a commit: an object"),
+        (r#"{"commit": {"paths": [1]}}"#, "a path has to be a text"),
+        ("[]", "expected a policy: an object"),
+        ("then: commit", "it is no JSON: "),
+        ("", "it is no JSON: "),
+    ] {
+        fs::write(env.path("policy.json"), policy).unwrap();
+        let path = env.path("policy.json");
+        let out = env.ap(&["attach", "s", "--file", path.to_str().unwrap()]).exits(129);
+        assert!(out.err().contains(want), "{policy}: {out}");
+        assert!(!out.err().contains("Form"), "{policy}: {out}");
+        assert!(out.err().contains("git agentproto help policy-file"), "{policy}: {out}");
+    }
 }
 
 #[test]

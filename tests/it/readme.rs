@@ -45,7 +45,13 @@ fn looking_with_plain_git_works_as_written() {
 #[test]
 fn links_lead_somewhere() {
     let top = Path::new(env!("CARGO_MANIFEST_DIR"));
-    for name in ["README.md", "ARCHITECTURE.md", "docs/walkthrough.md", "docs/refusals.md"] {
+    for name in [
+        "README.md",
+        "ARCHITECTURE.md",
+        "docs/walkthrough.md",
+        "docs/refusals.md",
+        "docs/policy-file.md",
+    ] {
         let text = document(name);
         let targets = text.split("](").skip(1).filter_map(|t| t.split(')').next());
         for target in targets.filter(|t| !t.starts_with("http") && !t.starts_with('#')) {
