@@ -161,6 +161,24 @@ fn policy_named(message: &[u8]) -> Option<PolicyId> {
     named?.parse().ok()
 }
 
+/// What a proven commit was not asked for.
+fn lacks(outcome: Outcome) -> Option<&'static str> {
+    match outcome {
+        Outcome::Gated => Some("its gates were green, and nobody was asked to approve it"),
+        Outcome::Ungated => Some("its policy has no gates"),
+        Outcome::Governed
+        | Outcome::Forged
+        | Outcome::Unauthorized
+        | Outcome::Replayed
+        | Outcome::Stale
+        | Outcome::Expired
+        | Outcome::Orphan
+        | Outcome::Malformed
+        | Outcome::Ungoverned
+        | Outcome::Unknown => None,
+    }
+}
+
 /// The link that is missing.
 type Fault = (Outcome, String);
 
@@ -291,8 +309,9 @@ impl<'a> Bench<'a> {
                 verified.outcome = outcome;
                 verified.signer = signer;
                 let unsaid = policy.status == Status::Committing;
-                verified.reason = unsaid
-                    .then(|| "it landed, and its policy:committed is not recorded yet".to_owned());
+                let not_yet = "it landed, and its policy:committed is not recorded yet";
+                let why = if unsaid { Some(not_yet) } else { lacks(outcome) };
+                verified.reason = why.map(str::to_owned);
             }
             Err((outcome, why)) => {
                 verified.outcome = outcome;

@@ -4,7 +4,7 @@ use crate::{
     env::TestEnv,
     markdown::{document, groups, run, shell_blocks},
 };
-use git_agentproto::code::Code;
+use git_agentproto::{code::Code, enforce::Outcome};
 use std::path::Path;
 
 #[test]
@@ -74,6 +74,15 @@ fn the_table_of_refusals_is_that_of_the_program() {
         text.lines().filter(|l| l.starts_with("| `")).map(|l| format!("{l}\n")).collect();
     let want = table_of_codes();
     assert!(rows == want, "the table of docs/refusals.md has to be:\n{want}");
+}
+
+#[test]
+fn every_outcome_of_verify_is_described() {
+    let text = document("README.md");
+    let (_, marked) = text.split_once("<!-- outcomes -->\n").expect("the table is marked");
+    let rows = marked.lines().take_while(|line| line.starts_with('|'));
+    let named: Vec<_> = rows.filter_map(|l| l.strip_prefix("| `")?.split('`').next()).collect();
+    assert_eq!(named, Outcome::ALL.map(Outcome::as_str));
 }
 
 /// What `ARCHITECTURE.md` says holds an invariant has to exist: `file::test` in backticks.

@@ -39,10 +39,12 @@ fn a_governed_commit_is_shown_with_its_evidence() {
 #[test]
 fn what_asks_for_less_is_called_less() {
     let lab = Lab::new();
-    for (file, odd, outcome) in [
-        ("a", Odd { no_ack: true, ..Odd::default() }, Outcome::Gated),
-        ("b", Odd { no_ack: true, ungated: true, ..Odd::default() }, Outcome::Ungated),
-        ("c", Odd { ungated: true, ..Odd::default() }, Outcome::Ungated),
+    let nobody = "its gates were green, and nobody was asked to approve it";
+    let none = "its policy has no gates";
+    for (file, odd, (outcome, why)) in [
+        ("a", Odd { no_ack: true, ..Odd::default() }, (Outcome::Gated, nobody)),
+        ("b", Odd { no_ack: true, ungated: true, ..Odd::default() }, (Outcome::Ungated, none)),
+        ("c", Odd { ungated: true, ..Odd::default() }, (Outcome::Ungated, none)),
     ] {
         let asked = lab.ask(file, odd);
         if !odd.no_ack {
@@ -51,6 +53,7 @@ fn what_asks_for_less_is_called_less() {
         lab.land(&asked);
         let report = lab.verify("HEAD~1..HEAD");
         assert_eq!((report.commits[0].outcome, report.exit), (outcome, 1), "{report:?}");
+        assert_eq!(report.commits[0].reason.as_deref(), Some(why));
     }
 }
 
