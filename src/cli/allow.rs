@@ -122,7 +122,8 @@ fn to_text(argv: &[String], done: &AllowCommitted) -> String {
     };
     let mut text = format!(
         "{command} may run as a gate from now on, for everybody\n\
-         {RULE_FILE} is committed on {branch}: {commit}\n"
+         {RULE_FILE} is committed on {branch}: {commit}\n\
+         verify calls that commit ungoverned: no policy made it\n"
     );
     if let WorkingFile::Kept { because } = working_file {
         let because = shown(because);
@@ -161,6 +162,7 @@ mod tests {
             format!(
                 "make 'check it' may run as a gate from now on, for everybody\n\
                  .agentproto/allowed-commands.json is committed on refs/heads/main: {commit}\n\
+                 verify calls that commit ungoverned: no policy made it\n\
                  the file here was left alone and shows as modified: it was not\\x1b so\n\
                  other changes of the rule files wait: look at them, then git agentproto trust\n\
                  post-commit failed: no\n"

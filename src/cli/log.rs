@@ -48,6 +48,9 @@ pub(super) fn run(cx: &Cx, args: LogArgs) -> Result<u8, CliError> {
             }
             told = Some(seen);
         }
+        if told.is_none() && most > 0 {
+            only_others(cx, &ledger)?;
+        }
         if let Some(seq) = set_back {
             cx.say(&seen::set_back(seq));
         }
@@ -58,6 +61,17 @@ pub(super) fn run(cx: &Cx, args: LogArgs) -> Result<u8, CliError> {
         }
     }
     Ok(exit::DONE)
+}
+
+/// Nothing happened in this clone: what others recorded is shown by git.
+fn only_others(cx: &Cx, ledger: &Ledger) -> Result<(), CliError> {
+    cx.note("nothing was recorded in this clone");
+    for tip in ledger.journals_elsewhere()? {
+        let (writer, id) = (&tip.writer, tip.id);
+        let look = format!("git log --first-parent --format='%ci %s' {id}");
+        cx.note(&format!("hint: the journal of {writer} is here, too: {look}"));
+    }
+    Ok(())
 }
 
 /// The number of the oldest event that is shown, when there was an older one.

@@ -128,7 +128,10 @@ pub(super) fn run(cx: &Cx, command: PolicyCommand) -> Result<u8, CliError> {
         PolicyCommand::List(args) => list(cx, &args),
         PolicyCommand::Show(args) => {
             let ledger = cx.ledger()?;
-            let id = ledger.find_policy(&args.policy)?;
+            let id = match ledger.find_policy(&args.policy) {
+                Ok(id) => id,
+                Err(error) => return Err(elsewhere(&ledger, &args.policy, error)?),
+            };
             if args.candidate { show_candidate(cx, &ledger, &id) } else { show(cx, &ledger, &id) }
         }
         PolicyCommand::Wait(args) => wait::run(cx, args),
@@ -228,6 +231,18 @@ fn follows(next: &NextPolicy) -> String {
     });
     words.extend(next_turn.then(|| "after the next turn".to_owned()));
     words.join("; ")
+}
+
+/// A policy of another clone that was to be looked at: where plain git shows it.
+fn elsewhere(ledger: &Ledger, text: &str, error: LedgerError) -> Result<CliError, CliError> {
+    if !matches!(error.code(), Code::NoSuchPolicy | Code::NotOwner) {
+        return Ok(error.into());
+    }
+    let found = ledger.policies_elsewhere(text)?;
+    let Some(one) = found.first() else { return Ok(error.into()) };
+    let message = format!("{}: it belongs to writer {}", one.id, one.writer);
+    let hint = format!("look at what was fetched of it: git show {}", one.document);
+    Ok(CliError::new(Code::NotOwner, message).about(one.id.as_str()).with_hint(hint))
 }
 
 fn show_candidate(cx: &Cx, ledger: &Ledger, id: &PolicyId) -> Result<u8, CliError> {

@@ -30,7 +30,7 @@ pub use adopt::AdoptAsk;
 pub use attach::{AttachAsk, CommitAsk, GateAsk, GroupAsk, NextAsk};
 pub use error::{LedgerError, Problem};
 pub use leftovers::Leftover;
-pub use query::{Listed, Meant, Page, Query, Seen};
+pub use query::{Elsewhere, Listed, Meant, Page, Query, Seen};
 pub use receipts::Receipt;
 pub use record::{Recording, View};
 pub use remedy::Remedy;

@@ -1,5 +1,9 @@
 //! Reading: entities by id, prefix or label, and the journal as a list. Nothing here writes.
 
+mod elsewhere;
+
+pub use elsewhere::Elsewhere;
+
 use super::{Ledger, LedgerError, load};
 use crate::{
     code::Code,

@@ -90,3 +90,37 @@ fn verify_says_when_the_records_of_another_clone_are_missing() {
     let out = env.ap(&["verify", "HEAD^..HEAD"]).exits(0);
     assert!(!out.err().contains("hint"), "{out}");
 }
+
+/// Runs the command behind `lead` in what a command said, in `dir`.
+#[track_caller]
+fn shown_by_git(env: &TestEnv, dir: &Path, said: &str, lead: &str) -> String {
+    let (_, command) = said.split_once(lead).unwrap_or_else(|| panic!("no '{lead}' in {said}"));
+    let command = command.lines().next().unwrap();
+    assert!(command.starts_with("git ") && !command.contains("agentproto "), "{command}");
+    env.run("bash", &["-c", command]).dir(dir).done().exits(0).out()
+}
+
+#[test]
+fn who_only_looks_is_told_how_git_shows_the_journals_of_others() {
+    let env = TestEnv::new();
+    let [a, b] = shared(&env);
+    let out = env.ap_in(&b, &["log"]).exits(0);
+    assert_eq!(out.err(), "nothing was recorded in this clone\n");
+    env.write("f.txt", "1\n");
+    let args = ["commit", "--path=f.txt", "--label", "theirs", "-m", "m", "--json", "--", "true"];
+    let policy = text(&env.ap(&args).exits(5).json(), "policyId");
+    share(&env, &a);
+    share(&env, &b);
+
+    let out = env.ap_in(&b, &["log"]).exits(0);
+    assert!(out.stdout.is_empty(), "{out}");
+    let story = shown_by_git(&env, &b, &out.err(), "is here, too: ");
+    assert!(story.contains("policy:commit-ready"), "{story}");
+    for name in [policy.as_str(), "theirs", &policy[..20]] {
+        let out = env.ap_in(&b, &["policy", "show", name]).exits(6);
+        assert!(out.err().contains("[not-owner]"), "{out}");
+        let document = shown_by_git(&env, &b, &out.err(), "what was fetched of it: ");
+        assert!(document.contains("awaiting-ack"), "{document}");
+    }
+    env.ap_in(&b, &["policy", "show", "nobody's"]).exits(4);
+}
