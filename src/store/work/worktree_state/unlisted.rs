@@ -228,10 +228,15 @@ pub(in crate::store) fn require_rules_files(dir: &Path) -> Result<(), StateError
     for name in [".gitignore", ".gitattributes"] {
         let path = dir.join(name);
         match files::open_regular(&path) {
-            Err(e) if e.code() == Code::NotRegular && !files::is_dir(&path).unwrap_or(false) => {
+            // Below a file there is nothing, and a directory holds no rules.
+            Err(e)
+                if e.code() == Code::NotRegular
+                    && e.source.kind() != ErrorKind::NotADirectory
+                    && !files::is_dir(&path).unwrap_or(false) =>
+            {
                 return Err(e.into());
             }
-            // What is absent, a directory, or cannot be opened holds up nobody.
+            // What is absent or cannot be opened holds up nobody.
             Ok(_) | Err(_) => {}
         }
     }
