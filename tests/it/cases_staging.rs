@@ -593,3 +593,23 @@ fn case_076_words_in_a_message_are_no_evidence() {
     let commit = &seen["commits"][0];
     assert_eq!((text(commit, "outcome"), text(commit, "policyId")), ("gated".into(), own));
 }
+
+#[test]
+fn worktrees_on_several_names_of_one_branch_keep_what_was_governed() {
+    let env = ready();
+    env.script("check.sh", "true");
+    let linked = env.worktree("alias");
+    env.git(&["symbolic-ref", "refs/heads/alias", "refs/heads/main"]);
+    for (at, beside) in [(&linked, &env.repo()), (&env.repo(), &linked)] {
+        let name = if *at == linked { "from-alias.txt" } else { "from-main.txt" };
+        fs::write(at.join(name), "governed\n").unwrap();
+        let done = env.commit_in(at, &[name], &["./check.sh"]).exits(0).json();
+        let spec = env.policy(&text(&done, "policyId"));
+        assert_eq!(text(&spec, "branch"), "refs/heads/main", "{spec:#}");
+        let governed = env.git(&["rev-parse", "main"]);
+        assert_eq!(text(&spec, "commitSha"), governed);
+        env.git_in(beside, &["commit", "-q", "--allow-empty", "-m", "plain"]);
+        assert_eq!(env.git(&["diff", "--name-only", &governed, "main"]), "", "taken back");
+    }
+    env.assert_no_gap();
+}

@@ -27,7 +27,7 @@ use crate::{
         object::{HashError, Kind, Object},
         tree::{self, Mode},
         trusted::{Rules, load_rule_file, rules_digest},
-        worktree_state::{Head, commit_obstacles, head},
+        worktree_state::{commit_obstacles, is_on},
     },
     sys::{
         clock,
@@ -259,10 +259,7 @@ impl Setup<'_> {
     }
 
     fn has_branch(&self, worktree: &Worktree) -> Result<bool, LedgerError> {
-        Ok(match head(&self.ledger.repo_in(worktree)?)? {
-            Head::Branch { name, .. } => name == self.trust.trusted_ref,
-            Head::Unborn { .. } | Head::Detached { .. } => false,
-        })
+        Ok(is_on(&self.ledger.repo_in(worktree)?, &self.trust.trusted_ref)?)
     }
 
     fn git(&self) -> Result<Git, LedgerError> {

@@ -18,8 +18,8 @@ use crate::store::{
     git::{Git, GitError, RefChange},
     refs::RefReader,
     worktree_state::{
-        Operation, StateError, Worktree, branch_tip, has_branch, is_conflicted, open_index_at,
-        operation_in_progress, read_optional,
+        Operation, StateError, Worktree, branch_tip, has_branch, is_conflicted, is_same_branch,
+        open_index_at, operation_in_progress, read_optional,
     },
 };
 use crate::{
@@ -408,7 +408,9 @@ impl<'a> Landing<'a> {
     fn is_rebasing_the_branch(&self, worktree: &Worktree) -> Result<bool, StateError> {
         for dir in ["rebase-merge", "rebase-apply"] {
             let name = read_optional(&worktree.git_dir.join(dir).join("head-name"))?;
-            if name.is_some_and(|n| n.trim_ascii() == self.ctx.branch.as_bytes()) {
+            let name = name.as_deref().and_then(|n| std::str::from_utf8(n.trim_ascii()).ok());
+            let Some(name) = name else { continue };
+            if is_same_branch(self.ctx.repo, name, self.ctx.branch)? {
                 return Ok(true);
             }
         }

@@ -20,7 +20,10 @@ use crate::store::{
 };
 use crate::{
     code::Code,
-    domain::oid::{HashKind, Oid},
+    domain::{
+        candidate::is_head,
+        oid::{HashKind, Oid},
+    },
     limits,
     sys::files::{self, FileError},
 };
@@ -200,7 +203,8 @@ pub(in crate::store) fn exists(path: &Path) -> Result<bool, StateError> {
     Ok(files::is_there(path)?)
 }
 
-/// Reads `HEAD` of the worktree `repo` is opened on.
+/// Reads `HEAD` of the worktree `repo` is opened on. A branch is named as the ref that a commit would move: where a
+/// symbolic ref is checked out, that is the one it leads to.
 ///
 /// # Errors
 /// `HEAD` cannot be read, or names a branch whose name is not UTF-8.
@@ -210,10 +214,13 @@ pub fn head(repo: &gix::Repository) -> Result<Head, StateError> {
     let refs = RefReader::of(repo).map_err(&told)?;
     let head = head_name(repo).map_err(&told)?;
     match refs.stored(&head).map_err(&told)? {
-        Some(Stored::Symbolic(name)) => Ok(match refs.read(&head).map_err(&told)? {
-            Some(tip) => Head::Branch { name, tip },
-            None => Head::Unborn { name },
-        }),
+        Some(Stored::Symbolic(name)) => {
+            let name = refs.leads_to(&head).map_err(&told)?.unwrap_or(name);
+            Ok(match refs.read(&head).map_err(&told)? {
+                Some(tip) => Head::Branch { name, tip },
+                None => Head::Unborn { name },
+            })
+        }
         Some(Stored::Id(at)) => Ok(Head::Detached { at }),
         None => Err(bad("it is missing".to_owned())),
     }
@@ -294,7 +301,8 @@ fn has_ref(repo: &gix::Repository, git_dir: &Path, name: &str) -> Result<bool, S
     }
 }
 
-/// True if the worktree `repo` is opened on is where this branch is checked out, or where this `HEAD` is on none.
+/// True if the worktree `repo` is opened on is where this branch is checked out, be it under the name of a symbolic ref
+/// that leads to it, or where this `HEAD` is on none.
 ///
 /// # Errors
 /// `HEAD` cannot be read.
@@ -313,12 +321,27 @@ pub(in crate::store) fn has_branch(
 ) -> Result<bool, StateError> {
     let bad = ref_error("HEAD of a worktree");
     let name = head_name_of(git_dir, repo.common_dir()).map_err(&bad)?;
-    let found = RefReader::of(repo).and_then(|refs| refs.stored(&name)).map_err(bad)?;
-    Ok(match found {
-        Some(Stored::Symbolic(on)) => on == branch,
-        Some(Stored::Id(_)) => name == branch,
-        None => false,
-    })
+    let refs = RefReader::of(repo).map_err(&bad)?;
+    match refs.stored(&name).map_err(&bad)? {
+        Some(Stored::Symbolic(_)) if !is_head(branch) => is_same_branch(repo, &name, branch),
+        Some(Stored::Id(_)) => Ok(name == branch),
+        Some(Stored::Symbolic(_)) | None => Ok(false),
+    }
+}
+
+/// True if whatever moves one of these refs moves the other.
+pub(in crate::store) fn is_same_branch(
+    repo: &gix::Repository,
+    one: &str,
+    other: &str,
+) -> Result<bool, StateError> {
+    if one == other {
+        return Ok(true);
+    }
+    let bad = ref_error("a branch");
+    let refs = RefReader::of(repo).map_err(&bad)?;
+    let end = refs.leads_to(one).map_err(&bad)?;
+    Ok(end.is_some() && end == refs.leads_to(other).map_err(&bad)?)
 }
 
 pub(in crate::store) fn read_optional(path: &Path) -> Result<Option<Vec<u8>>, StateError> {
@@ -468,6 +491,15 @@ mod tests {
         assert_eq!(head(&repo.gix()).unwrap(), Head::Branch { name, tip });
         assert_eq!(branch_tip(&repo.gix(), "refs/heads/main").unwrap(), Some(tip));
         assert_eq!(branch_tip(&repo.gix(), "refs/heads/none").unwrap(), None);
+        repo.git(&["symbolic-ref", "refs/heads/alias", "refs/heads/main"]);
+        repo.git(&["symbolic-ref", "HEAD", "refs/heads/alias"]);
+        let name = "refs/heads/main".to_owned();
+        assert_eq!(head(&repo.gix()).unwrap(), Head::Branch { name, tip });
+        for (branch, is_there) in [("main", true), ("alias", true), ("none", false)] {
+            let branch = format!("refs/heads/{branch}");
+            assert_eq!(is_on(&repo.gix(), &branch).unwrap(), is_there, "{branch}");
+        }
+        assert!(!is_on(&repo.gix(), "main-worktree/HEAD").unwrap());
         repo.git(&["checkout", "-q", "--detach"]);
         assert_eq!(head(&repo.gix()).unwrap(), Head::Detached { at: tip });
         std::fs::write(repo.head_record(), "garbage").unwrap();

@@ -31,7 +31,7 @@ use reftable::RefTables;
 use std::path::{Path, PathBuf};
 use transaction::{Change, Transactions};
 
-/// Hops from one symbolic ref to the next before git gives up.
+/// Names that git looks up, from one symbolic ref to the next, before it gives up.
 const SYMREF_DEPTH: u32 = 5;
 /// Refs below `refs/` that each worktree has of its own.
 const PER_WORKTREE: [&str; 3] = ["refs/bisect/", "refs/worktree/", "refs/rewritten/"];
@@ -118,7 +118,7 @@ impl RefReader {
     /// What is there is no object id, or cannot be read.
     pub fn read(&self, full_name: &str) -> Result<Option<Oid>, StoreError> {
         let mut name = full_name.to_owned();
-        for _ in 0..=SYMREF_DEPTH {
+        for _ in 0..SYMREF_DEPTH {
             match self.stored(&name)? {
                 Some(Stored::Symbolic(target)) => name = seen_from(&name, target),
                 Some(Stored::Id(id)) => return Ok(Some(id)),
@@ -126,6 +126,25 @@ impl RefReader {
             }
         }
         Err(broken(full_name, "too many symbolic hops"))
+    }
+
+    /// The name of the ref that one finally leads to, which may be itself and need not exist: moving the one moves the
+    /// other. None for a name that leads round, or further than git follows.
+    ///
+    /// # Errors
+    /// A name on the way cannot be looked up; a value that is no object id ends the way.
+    pub fn leads_to(&self, full_name: &str) -> Result<Option<String>, StoreError> {
+        let mut name = full_name.to_owned();
+        for _ in 0..SYMREF_DEPTH {
+            match self.stored(&name) {
+                Ok(Some(Stored::Symbolic(target))) => name = seen_from(&name, target),
+                Ok(Some(Stored::Id(_)) | None) | Err(StoreError::BrokenRef { .. }) => {
+                    return Ok(Some(name));
+                }
+                Err(e) => return Err(e),
+            }
+        }
+        Ok(None)
     }
 
     /// The commit that a branch is at, or the `HEAD` of a worktree that is on none; none for a branch that does not
@@ -197,14 +216,15 @@ impl RefReader {
         }
     }
 
-    /// Makes the value of a ref survive a power cut, wherever it is stored.
+    /// Makes the value of a ref survive a power cut, wherever it is stored, be it under the name of another one.
     ///
     /// # Errors
     /// What holds the ref cannot be synced.
     pub fn sync(&self, full_name: &str) -> Result<(), StoreError> {
+        let name = self.leads_to(full_name)?.unwrap_or_else(|| full_name.to_owned());
         let places = match &self.0 {
-            Backend::Files(backend) => backend.places(full_name),
-            Backend::Reftable(backend) => backend.places(full_name)?,
+            Backend::Files(backend) => backend.places(&name),
+            Backend::Reftable(backend) => backend.places(&name)?,
         };
         places.iter().try_for_each(|path| match disk::sync_file(path) {
             // A ref is in one of its places, and git may merge tables meanwhile.

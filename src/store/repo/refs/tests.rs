@@ -117,6 +117,29 @@ fn both_backends_are_read_as_git_reads_them() {
         repo.git(&["symbolic-ref", "refs/heads/b", "refs/heads/a"]);
         let looped = reader(&repo).read("refs/heads/a").unwrap_err();
         assert_eq!(looped.to_string(), "ref refs/heads/a is broken: too many symbolic hops");
+        assert_eq!(reader(&repo).leads_to("refs/heads/a").unwrap(), None, "{format}");
+    }
+}
+
+#[test]
+fn symbolic_refs_are_followed_as_far_as_git_follows_them() {
+    for format in ["files", "reftable"] {
+        let repo = TestRepo::with_refs(format);
+        let tip: Oid = repo.git(&["rev-parse", "HEAD"]).parse().unwrap();
+        let end = repo.git(&["symbolic-ref", "HEAD"]);
+        let mut to = end.clone();
+        for hops in 1..=6 {
+            let name = format!("refs/heads/hop{hops}");
+            repo.git(&["symbolic-ref", &name, &to]);
+            let known = !repo.git_fed(&["cat-file", "--batch-check"], &name).ends_with(" missing");
+            let refs = reader(&repo);
+            assert_eq!(refs.leads_to(&name).unwrap(), known.then(|| end.clone()), "{hops}");
+            assert_eq!(refs.read(&name).ok(), known.then_some(Some(tip)), "{format}: {hops}");
+            to = name;
+        }
+        repo.git(&["symbolic-ref", "refs/heads/early", "refs/heads/later"]);
+        let later = Some("refs/heads/later".to_owned());
+        assert_eq!(reader(&repo).leads_to("refs/heads/early").unwrap(), later, "{format}");
     }
 }
 

@@ -450,3 +450,66 @@ fn what_is_at_work_in_other_worktrees_is_waited_for_a_while_and_holds_nobody_up(
     assert_eq!(scene.land(), Landed::Done);
     assert!(lock.exists(), "it is somebody else's");
 }
+
+/// A second worktree, on a branch that is another name of `main`; its directory.
+fn under_another_name(scene: &mut Scene) -> PathBuf {
+    let top = scene.repo.beside("linked");
+    scene.repo.git(&["branch", "alias"]);
+    scene.repo.git(&["worktree", "add", "-q", top.to_str().unwrap(), "alias"]);
+    scene.repo.git(&["symbolic-ref", "refs/heads/between", "refs/heads/main"]);
+    scene.repo.git(&["symbolic-ref", "refs/heads/alias", "refs/heads/between"]);
+    let git_dir = scene.repo.path(".git/worktrees/linked");
+    scene.worktrees.push(Worktree { id: "linked".to_owned(), top: top.clone(), git_dir });
+    top
+}
+
+#[test]
+fn a_worktree_on_another_name_of_the_branch_gets_its_index_too() {
+    for branch in ["refs/heads/main", "refs/heads/alias"] {
+        for step in STEPS {
+            let mut scene = Scene { branch, ..Scene::new() };
+            let top = under_another_name(&mut scene);
+            assert!(scene.killed_after(step), "{branch}: {step:?} is never reached");
+            assert_eq!(scene.land(), Landed::Done, "{branch}: {step:?}");
+            scene.assert_landed(&format!("{branch}: {step:?}"));
+            let staged = ["diff", "--cached", "--name-status", "HEAD"];
+            assert_eq!(scene.repo.git_at(&top, &staged, &[]), "", "{branch}: {step:?}");
+        }
+    }
+}
+
+#[test]
+fn a_rebase_of_another_name_of_the_branch_stops_it() {
+    let mut scene = Scene::new();
+    under_another_name(&mut scene);
+    scene.repo.git(&["switch", "-q", "--discard-changes", "-c", "side"]);
+    scene.repo.write(".git/rebase-merge/head-name", b"refs/heads/alias\n");
+    let busy = Landed::GitBusy { worktree: ".".to_owned(), operation: Operation::Rebase };
+    assert_eq!(scene.land(), busy);
+    assert_eq!(scene.repo.oid("refs/heads/main"), scene.parent);
+}
+
+#[test]
+fn a_worktree_that_is_led_onto_the_branch_meanwhile_takes_nothing_back() {
+    for moment in [Step::Settled, Step::Prepared, Step::Moved, Step::Durable] {
+        let scene = elsewhere();
+        let lead = |step| {
+            if step == moment {
+                scene.repo.git(&["symbolic-ref", "refs/heads/side", "refs/heads/main"]);
+            }
+        };
+        assert_eq!(scene.land_watched(&lead).unwrap(), Landed::Done, "{moment:?}");
+        let staged = scene.repo.git(&["diff", "--cached", "--name-status"]);
+        assert_eq!(staged, "", "{moment:?}: the next commit would take it back");
+    }
+}
+
+#[test]
+fn a_broken_branch_of_another_worktree_holds_nobody_up() {
+    let scene = elsewhere();
+    if scene.repo.path(".git/reftable").is_dir() {
+        return;
+    }
+    scene.repo.write(".git/refs/heads/side", b"garbage");
+    assert_eq!(scene.land(), Landed::Done);
+}
