@@ -12,8 +12,11 @@ use crate::{
     sys::clock,
 };
 use base64::{Engine as _, prelude::BASE64_STANDARD};
-use serde::Deserialize;
-use std::{ffi::OsString, os::unix::ffi::OsStringExt as _, path::Path};
+use serde::{
+    Deserialize, Deserializer,
+    de::{MapAccess, Visitor, value::MapAccessDeserializer},
+};
+use std::{ffi::OsString, fmt, os::unix::ffi::OsStringExt as _, path::Path};
 
 /// Where the fields are described.
 const FIELDS: &str = "every field, with examples: git agentproto help policy-file";
@@ -96,11 +99,42 @@ struct CommitForm {
 }
 
 /// A name as text, or its bytes where it is none.
-#[derive(Debug, Deserialize)]
-#[serde(untagged, expecting = "a path has to be a text, or {\"b64\": …} where its name is none")]
+#[derive(Debug)]
 enum PathForm {
     Text(String),
     Bytes { b64: String },
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct BytesForm {
+    b64: String,
+}
+
+/// Not `untagged`: that passes over fields which are not known.
+impl<'de> Deserialize<'de> for PathForm {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        from.deserialize_any(PathReader)
+    }
+}
+
+struct PathReader;
+
+impl<'de> Visitor<'de> for PathReader {
+    type Value = PathForm;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a path: a text, or {\"b64\": …} where its name is none")
+    }
+
+    fn visit_str<E>(self, text: &str) -> Result<PathForm, E> {
+        Ok(PathForm::Text(text.to_owned()))
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<PathForm, A::Error> {
+        let form = BytesForm::deserialize(MapAccessDeserializer::new(map))?;
+        Ok(PathForm::Bytes { b64: form.b64 })
+    }
 }
 
 /// A policy with the sessions it is for, as they were named.

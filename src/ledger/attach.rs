@@ -4,7 +4,10 @@
 //! policy is made of is fixed here: programs with their digests, the directory, the branch, the paths.
 
 use super::{
-    Ledger, LedgerError, Recording, adopt::require_label, gates::anchor, problems::Problems,
+    Ledger, LedgerError, Problem, Recording,
+    adopt::require_label,
+    gates::anchor,
+    problems::{NO_NUL, Problems},
 };
 use crate::{
     code::Code,
@@ -320,7 +323,14 @@ impl Ledger {
                 None => place.clone(),
             };
             let protect = ask.protect.iter().chain(&gate.protect).cloned().collect();
-            match rules.find(&gate.argv, worktree, &format!("gates[{index}]")) {
+            let field = format!("gates[{index}]");
+            if gate.argv.iter().any(|word| word.contains('\0')) {
+                let why = "it holds a NUL byte, which no program can be given".to_owned();
+                let hint = Some(NO_NUL.to_owned());
+                problems.add(Problem { code: Code::Usage, field, why, hint });
+                continue;
+            }
+            match rules.find(&gate.argv, worktree, &field) {
                 Ok((path, program)) => {
                     let (command, args) = gate.argv.split_first()?;
                     let (command, args, cwd) = (command.clone(), args.to_vec(), cwd?);

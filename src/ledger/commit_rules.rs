@@ -4,8 +4,12 @@
 //! before the gate (paths, operations in progress) is judged again by the candidate and the landing.
 
 use super::{
-    CommitAsk, Ledger, LedgerError, Problem, ack::SESSION_VARIABLE, ack_rules::AckRules,
-    attach::Site, gates::settings_error, problems::Problems,
+    CommitAsk, Ledger, LedgerError, Problem,
+    ack::SESSION_VARIABLE,
+    ack_rules::AckRules,
+    attach::Site,
+    gates::settings_error,
+    problems::{NO_NUL, Problems},
 };
 use crate::{
     code::Code,
@@ -16,7 +20,10 @@ use crate::{
     limits,
     sign::choose::SignersInForce,
     store::{
-        candidate::{message, signing::Signer},
+        candidate::{
+            message::{self, MessageError},
+            signing::Signer,
+        },
         expand::{ExpandError, Expanded, LeftOut, expand},
         git::Git,
         identity,
@@ -254,7 +261,9 @@ fn check_message(raw: &[u8], problems: &mut Problems) -> Option<String> {
     let cleaned = match message::clean(raw) {
         Ok(cleaned) => cleaned,
         Err(e) => {
-            problems.say(e.code(), MESSAGE, e.to_string());
+            let hint = matches!(e, MessageError::Nul { .. }).then(|| NO_NUL.to_owned());
+            let (code, field, why) = (e.code(), MESSAGE.to_owned(), e.to_string());
+            problems.add(Problem { code, field, why, hint });
             return None;
         }
     };

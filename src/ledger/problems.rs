@@ -7,6 +7,9 @@
 use super::{LedgerError, Problem};
 use crate::code::{Code, exit};
 
+/// What helps where a text holds a NUL byte: JSON can have one, arguments cannot.
+pub(super) const NO_NUL: &str = "leave the NUL byte out";
+
 /// Problems found so far.
 #[derive(Debug, Default)]
 pub(super) struct Problems(Vec<Problem>);

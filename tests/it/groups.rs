@@ -110,6 +110,8 @@ fn what_is_wrong_with_anything_that_follows_is_told_at_attach() {
     let bad_gate = json!({"gates": [{"command": "no-such-program"}]});
     let bad_commit = json!({"next": {"then": "commit", "gates": [{"command": "true"}],
         "commit": {"paths": ["a.txt", ".git/config"], "message": "m"}}});
+    let path = json!({"b64": "YS50eHQ=", "forceIgnored": true});
+    let path_with_more = json!({"commit": {"paths": [path], "message": "m"}});
     for (next, exit, want) in [
         (json!({"next": {"then": "commit"}}), 129, "no-paths"),
         (bad_gate, 6, "not-allowlisted"),
@@ -120,6 +122,10 @@ fn what_is_wrong_with_anything_that_follows_is_told_at_attach() {
         (json!({"onFail": {"nudge": "try again"}}), 129, "unknown-field"),
         (json!({"then": "emit", "commit": {"paths": ["a.txt"], "message": "m"}}), 129, "usage"),
         (json!([]), 129, "usage"),
+        (path_with_more, 129, "unknown-field"),
+        (json!({"commit": {"paths": [{"b64": 1}], "message": "m"}}), 129, "usage"),
+        (json!({"gate": {"command": "true\0"}}), 129, "usage"),
+        (json!({"next": {"gates": [{"command": "true", "args": ["a", "b\0c"]}]}}), 129, "usage"),
     ] {
         let out = tried(&next).exits(exit);
         assert!(problems(&out).iter().any(|p| p.starts_with(want)), "{next} {out}");
@@ -150,6 +156,11 @@ fn a_policy_comes_from_a_file_with_the_names_of_the_flags() {
     env.ap(&["attach", "--file", &path, "--label", "x"]).exits(129);
     env.ap(&["attach", "--file", &file(&env, "none.json", &json!({}))]).exits(129);
     env.ap(&["attach", "--file", "nowhere.json", "s"]).exits(129);
+    let nul = json!({"gate": {"command": "ls", "args": ["a\0b"]},
+        "commit": {"paths": ["a.txt"], "message": "of\0a file"}});
+    let out = env.ap(&["attach", "--file", &file(&env, "nul.json", &nul), "s"]).exits(129);
+    assert_eq!(out.err().matches("leave the NUL byte out").count(), 2, "{out}");
+    assert!(!out.err().contains("answer anew"), "{out}");
     env.ap(&["attach", "--file", &file(&env, "empty.json", &json!({})), "s"]).exits(0);
 }
 

@@ -34,7 +34,7 @@ impl MessageError {
     pub fn code(&self) -> Code {
         match self {
             Self::Empty => Code::EmptyMessage,
-            Self::Nul { .. } => Code::Malformed,
+            Self::Nul { .. } => Code::Usage,
             Self::TooLong { .. } => Code::TooMany,
         }
     }
