@@ -197,6 +197,21 @@ pub fn look_through(path: &Path) -> Result<Option<Metadata>, FileError> {
     seen(path, access(Op::Read, &[path], || std::fs::metadata(path)))
 }
 
+/// True for a symbolic link that leads to nothing, or round.
+///
+/// # Errors
+/// The path cannot be looked at.
+pub fn is_dead_link(path: &Path) -> Result<bool, FileError> {
+    if !look(path)?.is_some_and(|found| found.is_symlink()) {
+        return Ok(false);
+    }
+    match look_through(path) {
+        Ok(found) => Ok(found.is_none()),
+        Err(e) if e.source.raw_os_error() == Some(libc::ELOOP) => Ok(true),
+        Err(e) => Err(e),
+    }
+}
+
 fn seen(path: &Path, found: io::Result<Metadata>) -> Result<Option<Metadata>, FileError> {
     match found {
         Ok(found) => Ok(Some(found)),
@@ -441,7 +456,11 @@ fn make_dirs_as(dir: &Path, mode: u32) -> Result<(), FileError> {
                 None => Ok(()),
                 Some(unfit) => Err(FileError::new("use", dir, io::Error::other(unfit))),
             },
-            None => Err(FileError::new("make directory", dir, e)),
+            // A link that leads nowhere.
+            None => Err(match look(dir)?.as_ref().and_then(Unfit::as_directory) {
+                Some(unfit) => FileError::new("use", dir, io::Error::other(unfit)),
+                None => FileError::new("make directory", dir, e),
+            }),
         },
         made => made.map_err(|e| FileError::new("make directory", dir, e)),
     }

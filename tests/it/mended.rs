@@ -211,3 +211,35 @@ fn what_a_dry_run_promises_a_repair_does_whatever_lies_in_the_place_of_our_refs(
         }
     }
 }
+
+#[test]
+fn a_link_that_leads_nowhere_in_the_place_of_a_directory_of_our_refs_is_put_aside() {
+    let env = TestEnv::new();
+    if env.is_reftable() {
+        return crate::house::skipped("refs are in tables");
+    }
+    env.governed("f.txt");
+    env.awaiting("g.txt");
+    let journal = env.journal();
+    let evidence = journal.replace("/journal/", "/evidence/");
+    let above = |name: &str| name.rsplit_once('/').unwrap().0.to_owned();
+    let dirs = ["refs/agentproto".to_owned(), above(&journal), above(&evidence)];
+    for name in dirs {
+        for to in ["/nonexistent/by/agentproto", "itself"] {
+            let path = env.repo().join(".git").join(&name);
+            let to = if to == "itself" { path.clone() } else { PathBuf::from(to) };
+            clear(&path);
+            symlink(&to, &path).unwrap();
+            let told = env.ap(&["fsck", "--repair", "-n", "--json"]).json();
+            let found = told["findings"].as_array().unwrap().iter();
+            let found = found.map(|f| text(f, "what"));
+            let is_told = found.filter(|what| what.contains("a symbolic link, not a directory"));
+            assert_eq!(is_told.count(), 1, "{name}: {told}");
+            does_what_it_promised(&env, &format!("{} for {name}", to.display()));
+            let kept = agent(&env, "damaged").join(format!("{}.1", name.replace('/', "-")));
+            assert_eq!(fs::read_link(kept).unwrap(), to);
+            goes_on(&env);
+            clear(&agent(&env, "damaged"));
+        }
+    }
+}

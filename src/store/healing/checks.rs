@@ -138,7 +138,12 @@ impl Store {
         for (path, unfit) in self.refs.unfit()? {
             found.push(Misplaced { path, unfit });
         }
-        found.extend(self.dead_chains()?);
+        match self.dead_chains() {
+            Ok(dead) => found.extend(dead),
+            // What is in the way may lead round: what lies below is looked at once that is gone.
+            Err(_) if !found.is_empty() => {}
+            Err(e) => return Err(e),
+        }
         for name in files::names(&self.agent)? {
             let path = self.agent.join(&name);
             let Some(there) = files::look(&path)? else { continue };

@@ -149,9 +149,15 @@ impl RefFiles {
 
     fn unfit_at(&self, name: &str, found: &mut Vec<(PathBuf, Unfit)>) -> Result<(), StoreError> {
         let path = self.common.join(name);
+        let belongs = Belongs::at(name);
+        if belongs == Belongs::Directory && files::is_dead_link(&path)? {
+            // Nobody makes a directory there, so no ref below it either.
+            let dead = files::look(&path)?.as_ref().and_then(Unfit::as_directory);
+            found.extend(dead.map(|unfit| (path, unfit)));
+            return Ok(());
+        }
         // As git, through links; one that leads nowhere is no ref.
         let Some(there) = files::look_through(&path)? else { return Ok(()) };
-        let belongs = Belongs::at(name);
         let unfit = match belongs {
             Belongs::Directory => Unfit::as_directory(&there),
             // What git emptied goes by itself.
