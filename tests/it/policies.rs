@@ -446,7 +446,7 @@ fn who_is_done_with_a_blocked_policy_says_so_and_the_journal_keeps_it() {
     assert_eq!(blocked(&env), ["typo"]);
     let way = format!("git agentproto policy dismiss {policy}");
     let said = env.ap(&["policy", "show", "typo"]).exits(0).out();
-    assert!(said.contains(&format!("  or        {way}\n")), "{said}");
+    assert!(said.contains(&format!("  then      {way}\n")), "{said}");
     let said = env.ap(&["status"]).exits(0).out();
     assert!(said.contains("to be done with one: git agentproto policy dismiss POLICY"), "{said}");
 
@@ -472,7 +472,9 @@ fn a_policy_that_ends_with_its_session_says_so_and_what_to_do() {
     let session = env.adopt("s");
     let policy = env.attach(&session, &["--label", "check", "--", "true"]);
     let out = env.ap(&["session", "report", "s", "exited"]).exits(0);
-    for words in [&format!("{policy}: blocked: session-failed") as &str, "next: git agentproto "] {
+    for words in
+        [&format!("{policy}: blocked: session-failed") as &str, "next: adopt a new session"]
+    {
         assert!(out.err().contains(words), "'{words}' is not in: {out}");
     }
     assert!(out.out().contains("session-failed"), "{out}");
