@@ -231,7 +231,7 @@ fn what_is_wrong_with_a_file_is_said_in_words_of_json() {
         ),
         (r#"{"gates": [["ls", []]]}"#, "expected a gate: an object with \"command\" and \"args\""),
         (r#"{"commit": []}"#, "expected a commit: an object"),
-        (r#"{"commit": {"paths": [1]}}"#, "a path has to be a text"),
+        (r#"{"commit": {"paths": [1]}}"#, "expected a path: a text"),
         ("[]", "expected a policy: an object"),
         ("then: commit", "it is no JSON: "),
         ("", "it is no JSON: "),
