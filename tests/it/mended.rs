@@ -182,16 +182,23 @@ fn what_a_dry_run_promises_a_repair_does_whatever_lies_in_the_place_of_our_files
     }
 }
 
-#[test]
-fn what_a_dry_run_promises_a_repair_does_whatever_lies_in_the_place_of_our_refs() {
+/// A repository with a landed and a waiting commit, and the names of its two chains; none where refs are in tables.
+fn with_chains() -> Option<(TestEnv, String, String)> {
     let env = TestEnv::new();
     if env.is_reftable() {
-        return crate::house::skipped("refs are in tables");
+        crate::house::skipped("refs are in tables");
+        return None;
     }
     env.governed("f.txt");
     env.awaiting("g.txt");
     let journal = env.journal();
     let evidence = journal.replace("/journal/", "/evidence/");
+    Some((env, journal, evidence))
+}
+
+#[test]
+fn what_a_dry_run_promises_a_repair_does_whatever_lies_in_the_place_of_our_refs() {
+    let Some((env, journal, evidence)) = with_chains() else { return };
     let notes = ["gates", "acks"].map(|notes| format!("refs/notes/agentproto/{notes}"));
     for with_log in [true, false] {
         for (at, name) in [&journal, &evidence, &notes[0], &notes[1]].into_iter().enumerate() {
@@ -214,14 +221,7 @@ fn what_a_dry_run_promises_a_repair_does_whatever_lies_in_the_place_of_our_refs(
 
 #[test]
 fn a_link_that_leads_nowhere_in_the_place_of_a_directory_of_our_refs_is_put_aside() {
-    let env = TestEnv::new();
-    if env.is_reftable() {
-        return crate::house::skipped("refs are in tables");
-    }
-    env.governed("f.txt");
-    env.awaiting("g.txt");
-    let journal = env.journal();
-    let evidence = journal.replace("/journal/", "/evidence/");
+    let Some((env, journal, evidence)) = with_chains() else { return };
     let above = |name: &str| name.rsplit_once('/').unwrap().0.to_owned();
     let dirs = ["refs/agentproto".to_owned(), above(&journal), above(&evidence)];
     for name in dirs {
