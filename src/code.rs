@@ -112,6 +112,14 @@ codes! {
     BadData "bad-data" USAGE "--data takes the JSON the event needs, at most 16 KiB";
     CwdNotInWorktree "cwd-not-in-worktree" REFUSED "name a directory inside a worktree of this repository";
     MembersApart "members-in-different-worktrees" REFUSED "commit in one worktree at a time: attach to the sessions of one";
+    SessionOwned "session-owned" REFUSED "its runs are seen by the program itself; to end it: git agentproto session kill SESSION";
+    NotLaunched "not-launched" REFUSED "end its agent where it runs, then tell of it: git agentproto session report SESSION exited";
+    NotPromptable "not-promptable" REFUSED "talk to its agent where it runs, or have this program start one: git agentproto session start";
+    MidTurn "mid-turn" REFUSED "wait for its turn to end, or say --queue or --interrupt";
+    WorktreeBusy "worktree-busy" REFUSED "work in another worktree, or end that session first: git agentproto session kill SESSION";
+    AgentNotFound "agent-not-found" REFUSED "install the program, or name it by its path";
+    AgentNotRunnable "agent-not-runnable" BROKEN "see whether the program can be run, then start it again";
+    NudgeFailed "nudge-failed" NO "the session could not be told of the red gate: see it, git agentproto session show SESSION";
     LabelLooksLikeId "label-looks-like-id" REFUSED "choose another label";
 
     // rules at attach

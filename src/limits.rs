@@ -41,6 +41,20 @@ pub const POLICY_FILE_BYTES: u64 = 1024 * 1024;
 pub const GATES_PER_POLICY: usize = 16;
 /// `session report --data`, bytes.
 pub const REPORT_DATA_BYTES: usize = 16 * 1024;
+/// Times the sessions of a policy are told of red gates, when nothing is said.
+pub const RETRIES_DEFAULT: u32 = 2;
+/// The same at most.
+pub const RETRIES_MAX: u32 = 20;
+/// What sessions are told of red gates, before the places in it are filled, bytes.
+pub const NUDGE_BYTES: usize = 8 * 1024;
+/// Prompts of a session that wait for a turn of their own.
+pub const PROMPTS_QUEUED: usize = 16;
+/// What a person says to a session at once, bytes.
+pub const PROMPT_BYTES: usize = 32 * 1024;
+/// The same with everything filled in that stands for something else, bytes: one variable of a process holds it.
+pub const PROMPT_FILLED_BYTES: usize = 96 * 1024;
+/// Words of an agent's command together, bytes.
+pub const AGENT_ARGV_BYTES: usize = 64 * 1024;
 /// `--key`s of `session report` remembered per session.
 pub const KEYS_PER_SESSION: usize = 64;
 
@@ -48,6 +62,12 @@ pub const KEYS_PER_SESSION: usize = 64;
 pub const GATE_TIMEOUT_DEFAULT_MS: u64 = 10 * 60 * 1000;
 /// Longest gate deadline, milliseconds.
 pub const GATE_TIMEOUT_MAX_MS: u64 = 24 * 3600 * 1000;
+/// Policies whose gates run at once in a repository, unless a person says otherwise with `agentproto.gateConcurrency`.
+pub const GATE_CONCURRENCY: u32 = 8;
+/// The same at most.
+pub const GATE_CONCURRENCY_MAX: u32 = 1024;
+/// Between two looks of a policy whether its gates may run, milliseconds.
+pub const SLOT_POLL_MS: u64 = 50;
 /// Bytes of unlisted files that are read before and after commit hooks to tell what these changed; what is beyond is told
 /// from stat data.
 pub const HOOK_WATCHED_BYTES: u64 = 256 * 1024 * 1024;
@@ -68,6 +88,20 @@ pub const OUTPUT_DRAIN_BYTES: usize = 4 * 1024 * 1024;
 pub const OUTPUT_HEAD_BYTES: usize = 64 * 1024;
 /// Tail of each output stream kept, bytes.
 pub const OUTPUT_TAIL_BYTES: usize = 192 * 1024;
+/// One file of the kept output of an agent, bytes.
+pub const OUTPUT_FILE_BYTES: u64 = 256 * 1024;
+/// Such files of one session.
+pub const OUTPUT_FILES: usize = 16;
+/// Between two looks of whoever shows how an agent gets on, milliseconds.
+pub const PROGRESS_MS: u64 = 120;
+/// Output of an agent shown at once, bytes.
+pub const OUTPUT_SHOWN_BYTES: usize = 64 * 1024;
+/// Longest run of an agent, milliseconds: a month, so that none is forgotten for ever.
+pub const AGENT_RUN_MAX_MS: u64 = 30 * 24 * 3600 * 1000;
+/// Between SIGTERM and SIGKILL when an agent is ended, unless a person says otherwise, milliseconds.
+pub const AGENT_KILL_GRACE_MS: u64 = 5_000;
+/// The same at most, milliseconds.
+pub const AGENT_KILL_GRACE_MAX_MS: u64 = 10 * 60 * 1000;
 /// Tail of the output shown in answers, bytes.
 pub const TAIL_SHOWN_BYTES: usize = 4 * 1024;
 /// Last lines of it that people are shown.

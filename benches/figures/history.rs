@@ -148,6 +148,7 @@ fn line(sessions: &[SessionId], n: u64) -> Line {
         cwd: ".".into(),
         base: None,
         own: false,
+        launch: None,
     };
     let input = Input::SessionAdopted { session: session.clone(), started };
     Line { input, actor: "cli".into() }

@@ -274,7 +274,9 @@ fn turned_down(
         Status::AwaitingAck if code == Code::Stale => error.with_hint(format!(
             "it was gated again and waits again: review it, then git agentproto ack {id}"
         )),
-        Status::Gating => error.with_hint(format!("it is gated again: git agentproto wait {id}")),
+        Status::Queued | Status::Gating => {
+            error.with_hint(format!("it is gated again: git agentproto wait {id}"))
+        }
         Status::Blocked => {
             let reason = policy.reason.unwrap_or_default();
             error.with_hint(format!("it is blocked, {reason}: git agentproto policy show {id}"))
@@ -287,7 +289,11 @@ fn turned_down(
                 state.trim_end()
             ))
         }
-        Status::AwaitingAck | Status::Signing | Status::Watching | Status::Committing => error,
+        Status::AwaitingAck
+        | Status::Signing
+        | Status::Watching
+        | Status::Nudging
+        | Status::Committing => error,
     }
 }
 
@@ -372,7 +378,14 @@ fn exit_of(given: &AckGiven, policy: &Policy) -> u8 {
         (Decision::Approve, Status::Blocked | Status::Cancelled) => exit::NO,
         // More people are asked, or the branch moved and all are asked again.
         (Decision::Approve, Status::Signing | Status::AwaitingAck) => exit::PERSON,
-        (Decision::Approve, Status::Watching | Status::Gating | Status::Committing) => exit::BROKEN,
+        (
+            Decision::Approve,
+            Status::Watching
+            | Status::Queued
+            | Status::Gating
+            | Status::Nudging
+            | Status::Committing,
+        ) => exit::BROKEN,
     }
 }
 

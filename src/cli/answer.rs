@@ -17,7 +17,7 @@ use crate::{
         session::{Exit, Process, Session, Turn},
     },
     ledger::{Ledger, LedgerError},
-    runtime::gate::log,
+    runtime::{agent, gate::log},
     store::candidate::whole,
     sys::clock,
     wire::ack_line::AckLine,
@@ -99,7 +99,9 @@ pub(super) fn quorum(ledger: &Ledger, policy: &Policy) -> Result<u32, CliError> 
     match policy.status {
         Status::AwaitingAck => Ok(ledger.quorum(policy)?),
         Status::Watching
+        | Status::Queued
         | Status::Gating
+        | Status::Nudging
         | Status::Signing
         | Status::Committing
         | Status::Done
@@ -213,7 +215,9 @@ pub(super) fn next_step(
             Ok(Some(lost_step(cx, &tool, &name)))
         }
         Status::Watching
+        | Status::Queued
         | Status::Gating
+        | Status::Nudging
         | Status::Signing
         | Status::AwaitingAck
         | Status::Committing
@@ -233,9 +237,11 @@ fn name_of(cx: &Cx, ledger: &Ledger, policy: &Policy) -> Result<String, CliError
 /// What to do next about an open policy called `name`, as far as its document alone tells.
 pub(super) fn open_step(cx: &Cx, tool: &str, policy: &Policy, name: &str) -> Option<String> {
     match policy.status {
-        Status::Watching | Status::Gating | Status::Committing => {
-            Some(format!("{tool} wait {name}"))
-        }
+        Status::Watching
+        | Status::Queued
+        | Status::Gating
+        | Status::Nudging
+        | Status::Committing => Some(format!("{tool} wait {name}")),
         Status::Signing | Status::AwaitingAck if cx.inside_session().is_some() => {
             Some(FOR_A_PERSON.to_owned())
         }
@@ -290,12 +296,21 @@ pub(super) fn session(ledger: &Ledger, session: &Session) -> Result<Value, CliEr
         &mut answer,
         json!({
             "cwd": cwd.map(|c| c.display().to_string()),
-            "adapter": ADAPTER,
-            "pid": null,
+            "adapter": session.launch.as_ref().map_or(ADAPTER, |launch| launch.adapter.as_str()),
+            "argv": session.launch.as_ref().map(|launch| &launch.argv),
+            "pid": pid_of(ledger, session),
+            "queued": session.queue.len(),
+            "stopping": session.stopping,
             "policies": session.policies,
         }),
     );
     Ok(answer)
+}
+
+/// The main process of the agent, while it runs here.
+fn pid_of(ledger: &Ledger, session: &Session) -> Option<u32> {
+    let runs = session.process == Process::Alive;
+    runs.then(|| agent::main_process(ledger, &session.session_id)).flatten().map(|main| main.pid)
 }
 
 /// A session in a list.
@@ -332,6 +347,9 @@ fn process(process: &Process) -> (&'static str, Value) {
         Process::Unknown => ("unknown", Value::Null),
         Process::Exited(Exit::Code(code)) => ("exited", json!({ "code": code })),
         Process::Exited(Exit::Signal(name)) => ("exited", json!({ "signal": name })),
+        Process::Alive => ("alive", Value::Null),
+        Process::Idle => ("idle", Value::Null),
+        Process::Exited(Exit::NotStarted) => ("exited", json!({ "notStarted": true })),
         Process::Exited(Exit::Unknown) => ("exited", Value::Null),
     }
 }

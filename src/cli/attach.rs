@@ -8,6 +8,7 @@ use super::{
     policy::show_text,
     policy_file::{self, Described},
     settle::{settle, tell},
+    turns::TurnFlags,
     warn,
 };
 use crate::{
@@ -17,7 +18,7 @@ use crate::{
         input::Covers,
         policy::{OnStale, Status},
     },
-    ledger::{AttachAsk, CommitAsk, GateAsk, GroupAsk, Ledger, Recording},
+    ledger::{AttachAsk, CommitAsk, GateAsk, GroupAsk, Ledger, Recording, TurnsAsk},
     runtime::perform::is_due,
     sys::clock,
 };
@@ -27,7 +28,7 @@ use std::{ffi::OsString, path::PathBuf};
 pub(super) const USAGE: &str = "git agentproto attach SESSION... [OPTIONS] [-- GATE...]";
 
 /// What a file says in place of flags.
-const FLAGS: [&str; 24] = [
+const FLAGS: [&str; 29] = [
     "gate_session",
     "then",
     "gates",
@@ -50,6 +51,11 @@ const FLAGS: [&str; 24] = [
     "since",
     "label",
     "on_stale",
+    "on_end",
+    "nudge",
+    "max_retries",
+    "reprompt",
+    "end_session",
     "expires",
     "next",
 ];
@@ -80,6 +86,8 @@ pub(super) struct AttachArgs {
     #[arg(long, value_name = "CURSOR")]
     since: Option<String>,
     #[command(flatten)]
+    turns: TurnFlags,
+    #[command(flatten)]
     common: CommonFlags,
 }
 
@@ -106,9 +114,26 @@ impl From<OnStaleArg> for OnStale {
     }
 }
 
-/// Flags of gates.
+/// Gates, where the words after `--` are one.
 #[derive(clap::Args)]
 pub(super) struct GateArgs {
+    #[command(flatten)]
+    flags: GateFlags,
+    /// The gate: a program and its arguments, run without a shell
+    #[arg(last = true, value_name = "GATE")]
+    words: Vec<String>,
+}
+
+impl GateArgs {
+    /// Gates where the words after `--` are something else.
+    pub(super) fn without_words(flags: GateFlags) -> Self {
+        Self { flags, words: vec![] }
+    }
+}
+
+/// Flags of gates.
+#[derive(clap::Args)]
+pub(super) struct GateFlags {
     /// A gate in one word, split like a shell would; runs before the one after --
     #[arg(long = "gate", value_name = "'CMD ARGS'", allow_hyphen_values = true)]
     gates: Vec<String>,
@@ -127,9 +152,6 @@ pub(super) struct GateArgs {
     /// A commit without a gate; verify says so
     #[arg(long)]
     ungated: bool,
-    /// The gate: a program and its arguments, run without a shell
-    #[arg(last = true, value_name = "GATE")]
-    words: Vec<String>,
 }
 
 /// Flags of a governed commit.
@@ -267,7 +289,10 @@ impl AttachArgs {
         }
         let wants_commit = self.wants_commit()?;
         Ok(Described {
-            ask: ask(cx, self.gates, self.commit, (&self.common, wants_commit))?,
+            ask: AttachAsk {
+                turns: self.turns.ask()?,
+                ..ask(cx, self.gates, self.commit, (&self.common, wants_commit))?
+            },
             sessions: self.sessions,
             gate_session: self.gate_session,
             since: self.since,
@@ -296,7 +321,8 @@ pub(super) fn ask(
     commit: CommitFlags,
     (common, wants_commit): (&CommonFlags, bool),
 ) -> Result<AttachAsk, CliError> {
-    args::require_program_word(cx, "…", &gates.words, gates.gate_cwd.as_deref())?;
+    let GateArgs { flags: gates, words } = gates;
+    args::require_program_word(cx, "…", &words, gates.gate_cwd.as_deref())?;
     let (timeout, expires) = (gates.gate_timeout.as_deref(), common.expires.as_deref());
     Ok(AttachAsk {
         label: common.label.clone(),
@@ -305,9 +331,10 @@ pub(super) fn ask(
         protect: gates.protect,
         ungated: gates.ungated,
         gate_cwd: gates.gate_cwd,
-        gates: gate_asks(&gates.gates, gates.words)?,
+        gates: gate_asks(&gates.gates, words)?,
         commit: if wants_commit { Some(commit.ask(cx)?) } else { None },
         on_stale: common.on_stale.map(OnStale::from),
+        turns: TurnsAsk::default(),
         expires: expires.map(|text| args::end("--expires", text, clock::now())).transpose()?,
         again: None,
         next: common
@@ -333,7 +360,7 @@ fn gate_asks(in_one_word: &[String], last: Vec<String>) -> Result<Vec<GateAsk>, 
 }
 
 impl CommitFlags {
-    fn is_any(&self) -> bool {
+    pub(super) fn is_any(&self) -> bool {
         !self.paths.is_empty()
             || !self.messages.is_empty()
             || self.file.is_some()

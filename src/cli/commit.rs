@@ -6,13 +6,17 @@ use super::{
     cx::Cx,
     error::CliError,
     policy::show_text,
-    settle::{exit_of, settle, tell},
+    settle::{Held, exit_of, settle, tell},
     text::shown,
-    warn,
+    warn::{self, Notice},
 };
 use crate::{
     code::exit,
-    domain::policy::{Outcome, Policy, Status},
+    domain::{
+        ids::PolicyId,
+        policy::{Outcome, Policy, Status},
+    },
+    ledger::Ledger,
 };
 
 /// Says where the gate stands.
@@ -35,32 +39,43 @@ pub(super) fn run(cx: &Cx, args: CommitArgs) -> Result<u8, CliError> {
     let (id, recording) = ledger.commit(&ask)?;
     let notices = warn::of_policy(cx, &ledger, &id, &recording.left_out);
     let held = settle(cx, &ledger, &id, args.common.no_wait);
-    let mut policy = ledger.require_policy(&id)?;
-    let alone = args.common.no_wait || cx.inside_session().is_some() || !cx.is_interactive();
+    conclude(cx, &ledger, &id, (held.as_ref(), &notices), args.common.no_wait)
+}
+
+/// Asks a person who is there what is to be asked, and answers with the policy as it is then.
+pub(super) fn conclude(
+    cx: &Cx,
+    ledger: &Ledger,
+    id: &PolicyId,
+    (held, notices): (Option<&Held>, &[Notice]),
+    no_wait: bool,
+) -> Result<u8, CliError> {
+    let mut policy = ledger.require_policy(id)?;
+    let alone = no_wait || cx.inside_session().is_some() || !cx.is_interactive();
     if policy.status == Status::Signing && !alone {
-        ack::sign_now(cx, &ledger, &id)?;
-        settle(cx, &ledger, &id, false);
-        policy = ledger.require_policy(&id)?;
+        ack::sign_now(cx, ledger, id)?;
+        settle(cx, ledger, id, false);
+        policy = ledger.require_policy(id)?;
     }
     let asks = policy.status == Status::AwaitingAck && !alone;
     if asks {
-        let said = ack::ask_in_place(cx, &ledger, &id)?;
-        policy = ledger.require_policy(&id)?;
+        let said = ack::ask_in_place(cx, ledger, id)?;
+        policy = ledger.require_policy(id)?;
         if let Some(said) = said {
             cx.out(&said)?;
             return Ok(exit_of(&policy));
         }
     }
-    let mut answer = answer::policy(cx, &ledger, &policy)?;
-    tell(&mut answer, held.as_ref());
-    warn::tell(&mut answer, &notices);
+    let mut answer = answer::policy(cx, ledger, &policy)?;
+    tell(&mut answer, held);
+    warn::tell(&mut answer, notices);
     let text = match nothing_to_commit(&policy) {
         Some(said) => said,
-        None => show_text(cx, &ledger, &policy)?,
+        None => show_text(cx, ledger, &policy)?,
     };
     cx.answer(&answer, &text)?;
     // Left to another process, it is only recorded.
-    Ok(if args.common.no_wait { exit::DONE } else { exit_of(&policy) })
+    Ok(if no_wait { exit::DONE } else { exit_of(&policy) })
 }
 
 /// What a person reads when the listed paths held no change.

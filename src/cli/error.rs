@@ -12,7 +12,7 @@ use crate::{
     },
     ledger::{LedgerError, Meant, Problem},
     runtime::{collect::CollectError, gate::log::LogError, live::LiveError, perform::PerformError},
-    sys::clock,
+    sys::{clock, files::FileError},
 };
 use clap::error::ErrorKind;
 use serde_json::{Value, json};
@@ -231,7 +231,7 @@ macro_rules! from_coded {
     )*};
 }
 
-from_coded!(PerformError, CollectError, LiveError, LogError);
+from_coded!(PerformError, CollectError, LiveError, LogError, FileError);
 
 #[cfg(test)]
 mod tests {

@@ -60,7 +60,7 @@ fn wait_for_more(ledger: &Ledger, last: Option<&str>, parent: Option<i32>) -> Re
 }
 
 /// Lets [`limits::WAIT_POLL_MS`] pass, or less when the reader of stdout goes away: that is the error.
-fn pause() -> io::Result<()> {
+pub(super) fn pause() -> io::Result<()> {
     let stdout = io::stdout();
     // Asking for no event at all still tells of a closed pipe.
     let mut fds = [PollFd::new(&stdout, PollFlags::empty())];

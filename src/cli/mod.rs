@@ -10,6 +10,7 @@
 
 mod ack;
 mod again;
+mod agents;
 mod allow;
 mod answer;
 mod args;
@@ -30,7 +31,9 @@ mod log;
 mod names;
 mod policy;
 mod policy_file;
+mod progress;
 mod review;
+mod run;
 mod seen;
 mod session;
 mod settle;
@@ -38,14 +41,15 @@ mod status;
 mod supervise;
 mod text;
 mod trust;
+mod turns;
 mod verify;
 mod wait;
 mod warn;
 
 use crate::{
     code::exit,
-    domain::ids::PolicyId,
-    runtime::{perform, runner},
+    domain::ids::{PolicyId, SessionId},
+    runtime::{agent, perform, runner},
     sys::env::Env,
 };
 use clap::{Parser, Subcommand, error::ErrorKind};
@@ -77,6 +81,9 @@ struct Cli {
 /// Every command, in the order of the help.
 #[derive(Subcommand)]
 enum Command {
+    /// Start an agent, gate its work, tell it what is red, ask, commit: the whole job
+    #[command(override_usage = run::USAGE)]
+    Run(run::RunArgs),
     /// Gate these files, ask, commit them: the whole job without an agent
     #[command(override_usage = commit::USAGE)]
     Commit(commit::CommitArgs),
@@ -98,7 +105,7 @@ enum Command {
     /// Policies: attach, list, show, wait, ack, cancel, regate, dismiss
     #[command(subcommand)]
     Policy(policy::PolicyCommand),
-    /// Sessions: adopt, report, list, show
+    /// Sessions: start, adopt, report, prompt, output, kill, list, show
     #[command(subcommand)]
     Session(session::SessionCommand),
     /// Do for every policy what is due, and leave
@@ -123,6 +130,12 @@ enum Command {
     Perform {
         /// The policy
         policy: PolicyId,
+    },
+    /// Holds the agent of a session while something is due for it; started detached by other commands
+    #[command(name = "__session", hide = true)]
+    Host {
+        /// The session
+        session: SessionId,
     },
 }
 
@@ -190,6 +203,7 @@ fn run_words(words: Vec<OsString>, env: &Env) -> Result<u8, CliError> {
 
 fn dispatch(cx: &Cx, command: Command) -> Result<u8, CliError> {
     match command {
+        Command::Run(args) => run::run(cx, args),
         Command::Commit(args) => commit::run(cx, args),
         Command::Attach(args) => attach::run(cx, args),
         Command::Status(args) => status::run(cx, args),
@@ -210,6 +224,10 @@ fn dispatch(cx: &Cx, command: Command) -> Result<u8, CliError> {
         Command::Help(args) => help::run(cx, &args),
         Command::Perform { policy } => {
             perform::policy(&cx.ledger()?, &policy)?;
+            Ok(exit::DONE)
+        }
+        Command::Host { session } => {
+            agent::host_until_idle(&cx.ledger()?, &session)?;
             Ok(exit::DONE)
         }
     }

@@ -3,11 +3,11 @@
 //! Contract: a field this version does not know is an error, never passed over: it could be the one that was to hold
 //! something back.
 
-use super::{args, cx::Cx, error::CliError, given};
+use super::{args, cx::Cx, error::CliError, given, turns::require_retries};
 use crate::{
     code::Code,
-    domain::policy::OnStale,
-    ledger::{AttachAsk, CommitAsk, GateAsk, NextAsk},
+    domain::policy::{OnEnd, OnFail, OnStale},
+    ledger::{AttachAsk, CommitAsk, GateAsk, NextAsk, TurnsAsk},
     limits,
     sys::clock,
 };
@@ -44,6 +44,11 @@ struct PolicyForm {
     protect: Vec<String>,
     commit: Option<CommitForm>,
     on_stale: Option<OnStale>,
+    #[serde(default)]
+    on_end: OnEnd,
+    on_fail: Option<OnFailForm>,
+    #[serde(default)]
+    end_session: bool,
     expires: Option<String>,
     since: Option<String>,
     #[serde(default)]
@@ -72,6 +77,27 @@ struct GateForm {
     timeout_ms: Option<u64>,
     #[serde(default)]
     protect: Vec<String>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(
+    rename_all = "camelCase",
+    deny_unknown_fields,
+    expecting = "what red gates lead to: an object"
+)]
+struct OnFailForm {
+    nudge: Option<String>,
+    max_retries: Option<u32>,
+    #[serde(default)]
+    reprompt: bool,
+}
+
+impl OnFailForm {
+    fn ask(self, name: &str) -> Result<OnFail, CliError> {
+        let max_retries = self.max_retries.unwrap_or(limits::RETRIES_DEFAULT);
+        require_retries(&format!("{name}: onFail.maxRetries"), max_retries)?;
+        Ok(OnFail { nudge: self.nudge, max_retries, reprompt: self.reprompt })
+    }
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -212,6 +238,11 @@ impl PolicyForm {
             ungated: self.ungated,
             commit,
             on_stale: self.on_stale,
+            turns: TurnsAsk {
+                on_end: self.on_end,
+                on_fail: self.on_fail.map(|form| form.ask(name)).transpose()?,
+                end_session: self.end_session,
+            },
             expires: self.expires.map(end).transpose()?,
             again: None,
             next: self.next.map(below).transpose()?,

@@ -107,13 +107,18 @@ const WIDE_COLUMNS: usize = 100;
 
 fn painted(message: &Message, sentence: &str, paint: Paint) -> String {
     match Kind::parse(&message.kind) {
-        Some(Kind::PolicyFailed | Kind::AckRefused | Kind::InputAwaited) => paint.warn(sentence),
+        Some(Kind::PolicyFailed | Kind::Nudged | Kind::AckRefused | Kind::InputAwaited) => {
+            paint.warn(sentence)
+        }
         Some(Kind::CommitReady | Kind::Committed) => paint.bold(sentence),
         Some(
             Kind::SessionStarted
             | Kind::TurnStarted
             | Kind::TurnEnded
             | Kind::InputAnswered
+            | Kind::Prompted
+            | Kind::Stopping
+            | Kind::GatingQueued
             | Kind::SessionExited
             | Kind::CommandDone
             | Kind::PolicyAttached

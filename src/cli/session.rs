@@ -1,7 +1,8 @@
-//! `session adopt|report|list|show`: agents at work, as they or their callers tell of them.
+//! `session adopt|report|list|show`: agents at work, as they or their callers tell of them. Those that we start ourselves
+//! are in [`super::agents`].
 
 use super::{
-    answer,
+    agents, answer,
     cx::Cx,
     error::CliError,
     names::Names,
@@ -32,10 +33,19 @@ use std::{collections::BTreeSet, path::PathBuf};
 /// The commands below `session`.
 #[derive(clap::Subcommand)]
 pub(super) enum SessionCommand {
+    /// Start an agent: a command whose every run is a turn
+    #[command(override_usage = agents::USAGE)]
+    Start(agents::StartArgs),
     /// Register a session that somebody else runs
     Adopt(AdoptArgs),
     /// Tell what a session's agent did, and do what follows from it
     Report(ReportArgs),
+    /// Tell the agent of a session something, which begins a turn
+    Prompt(agents::PromptArgs),
+    /// What the agent of a session wrote
+    Output(agents::OutputArgs),
+    /// End a session and everything its agent started
+    Kill(agents::KillArgs),
     /// List the sessions that are alive
     List(ListArgs),
     /// Everything known of one session
@@ -137,6 +147,10 @@ pub(super) struct ShowArgs {
 
 pub(super) fn run(cx: &Cx, command: SessionCommand) -> Result<u8, CliError> {
     match command {
+        SessionCommand::Start(args) => agents::start(cx, args),
+        SessionCommand::Prompt(args) => agents::prompt(cx, args),
+        SessionCommand::Output(args) => agents::output(cx, &args),
+        SessionCommand::Kill(args) => agents::kill(cx, args),
         SessionCommand::Adopt(args) => adopt(cx, args),
         SessionCommand::Report(args) => report(cx, args),
         SessionCommand::List(args) => list(cx, &args),
@@ -164,7 +178,7 @@ pub(super) fn show(cx: &Cx, ledger: &Ledger, id: &SessionId) -> Result<u8, CliEr
     Ok(exit::DONE)
 }
 
-fn show_text(session: &Session, cwd: Option<&str>) -> String {
+pub(super) fn show_text(session: &Session, cwd: Option<&str>) -> String {
     let label = session.label.as_deref().map(|l| format!(" ({})", shown(l))).unwrap_or_default();
     let mut text = format!("session {}{label}\n", session.session_id);
     let mut rows = vec![
@@ -187,8 +201,11 @@ fn show_text(session: &Session, cwd: Option<&str>) -> String {
 fn process_words(process: &Process) -> Option<String> {
     match process {
         Process::Unknown => None,
+        Process::Alive => Some("runs".to_owned()),
+        Process::Idle => Some("none; a prompt starts the next run".to_owned()),
         Process::Exited(Exit::Code(code)) => Some(format!("exited with {code}")),
         Process::Exited(Exit::Signal(name)) => Some(format!("killed by {name}")),
+        Process::Exited(Exit::NotStarted) => Some("could not be started".to_owned()),
         Process::Exited(Exit::Unknown) => Some("exited".to_owned()),
     }
 }

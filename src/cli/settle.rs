@@ -97,7 +97,11 @@ pub(super) fn exit_of(policy: &Policy) -> u8 {
             },
         },
         Status::Signing | Status::AwaitingAck => exit::PERSON,
-        Status::Watching | Status::Gating | Status::Committing => exit::BROKEN,
+        Status::Watching
+        | Status::Queued
+        | Status::Gating
+        | Status::Nudging
+        | Status::Committing => exit::BROKEN,
     }
 }
 

@@ -145,11 +145,11 @@ impl Overview {
                     let lost = answer::lost(ledger, &policy);
                     overview.acks.push(Waiting { policy, stale, lost });
                 }
-                Status::Gating | Status::Committing => {
+                Status::Queued | Status::Gating | Status::Committing => {
                     let served = is_served(ledger, &policy.policy_id);
                     overview.due.push(Due { policy, served });
                 }
-                Status::Watching => overview.watching.push(policy),
+                Status::Watching | Status::Nudging => overview.watching.push(policy),
                 Status::Done | Status::Blocked | Status::Cancelled => {}
             }
         }

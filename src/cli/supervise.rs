@@ -5,7 +5,10 @@ use crate::{
     code::{Code, exit},
     domain::policy::Policy,
     ledger::Ledger,
-    runtime::perform::{self, Progress},
+    runtime::{
+        agent,
+        perform::{self, Progress},
+    },
 };
 use serde_json::{Value, json};
 
@@ -26,6 +29,15 @@ struct Told {
 
 pub(super) fn run(cx: &Cx, _: &SuperviseArgs) -> Result<u8, CliError> {
     let ledger = cx.ledger()?;
+    // Of sessions that no policy watches, too: what is to begin begins, what is lost is told.
+    let mut troubled = false;
+    for session in ledger.sessions(false)? {
+        if let Err(e) = agent::look_after(&ledger, &session.session_id) {
+            let e = CliError::from(e);
+            cx.say(&format!("{}: {} [{}]", session.session_id, e.message, e.code));
+            troubled = true;
+        }
+    }
     let mut told = Vec::new();
     for before in ledger.policies(false)? {
         // One that cannot go on holds up no other.
@@ -46,7 +58,7 @@ pub(super) fn run(cx: &Cx, _: &SuperviseArgs) -> Result<u8, CliError> {
     told.retain(|t| t.before.last != t.after.last || t.held.is_some());
     cx.answer(&object(&told), &text(cx, &ledger, &told)?)?;
     let stuck = |t: &Told| t.held.as_ref().is_some_and(|(code, _)| *code != Code::Timeout);
-    Ok(if told.iter().any(stuck) { exit::BROKEN } else { exit::DONE })
+    Ok(if troubled || told.iter().any(stuck) { exit::BROKEN } else { exit::DONE })
 }
 
 fn object(told: &[Told]) -> Value {

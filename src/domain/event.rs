@@ -6,7 +6,7 @@ use super::{
     ids::{PolicyId, SessionId},
     oid::Oid,
     policy::{AckRecord, Candidate, Outcome, PolicySpec, Unsigned},
-    session::{EndReason, Exit, OpenRequest},
+    session::{EndReason, Exit, Launch, OpenRequest, Prompt},
     time::Timestamp,
 };
 use serde::{Deserialize, Serialize};
@@ -78,10 +78,14 @@ pub enum Body {
     TurnEnded(TurnEnded),
     InputAwaited(InputAwaited),
     InputAnswered(InputAnswered),
+    Prompted(Prompted),
+    Stopping(Stopping),
     SessionExited(SessionExited),
     CommandDone(CommandDone),
     PolicyAttached(PolicyAttached),
     GatingStarted(GatingStarted),
+    GatingQueued(GatingQueued),
+    Nudged(Nudged),
     GatePassed(GatePassed),
     PolicyFailed(PolicyFailed),
     CommitReady(CommitReady),
@@ -123,11 +127,17 @@ bodies! {
         /// Made by `commit`.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         own: bool,
+        /// How we start it; absent when somebody else does.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        launch: Option<Launch>,
     }
     /// `session:turn-start`.
     TurnStarted {
         /// Its number.
         turn: u64,
+        /// What it is begun with, when we begin it and there is something to say.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        prompt: Option<Prompt>,
         /// The caller's `--key`.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         key: Option<String>,
@@ -162,10 +172,33 @@ bodies! {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         key: Option<String>,
     }
+    /// `session:prompted`.
+    Prompted {
+        /// What is said.
+        prompt: Prompt,
+        /// The present turn is ended for it.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        interrupt: bool,
+        /// The caller's `--key`.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        key: Option<String>,
+    }
+    /// `session:stopping`.
+    Stopping {
+        /// Why.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        because: Option<String>,
+    }
     /// `session:exited`.
     SessionExited {
         /// How.
         exit: Exit,
+        /// Nobody saw it end.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        inferred: bool,
+        /// One sentence more.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        because: Option<String>,
         /// The caller's `--key`.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         key: Option<String>,
@@ -194,6 +227,31 @@ bodies! {
         /// Why it is gated again, when its turn was gated before.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         because: Option<String>,
+    }
+    /// `policy:queued`.
+    GatingQueued {
+        /// Number of the gate run that waits.
+        attempt: u32,
+    }
+    /// `policy:nudged`.
+    Nudged {
+        /// Number of the gate run that was red.
+        attempt: u32,
+        /// Who is told of it, and works on.
+        sessions: Vec<SessionId>,
+        /// Code of why it is red.
+        reason: String,
+        /// One sentence more.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        because: Option<String>,
+        /// What the gates said.
+        results: Vec<GateResult>,
+        /// Runs thrown away.
+        #[serde(default, skip_serializing_if = "is_zero")]
+        voided: u32,
+        /// Commit that an `emit` policy's lines are noted on.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        noted_on: Option<Oid>,
     }
     /// `policy:passed`.
     GatePassed {
@@ -292,10 +350,14 @@ pub enum Kind {
     TurnEnded,
     InputAwaited,
     InputAnswered,
+    Prompted,
+    Stopping,
     SessionExited,
     CommandDone,
     PolicyAttached,
     GatingStarted,
+    GatingQueued,
+    Nudged,
     GatePassed,
     PolicyFailed,
     CommitReady,
@@ -308,16 +370,20 @@ pub enum Kind {
 
 impl Kind {
     /// Every kind, in the order of the specification.
-    pub const ALL: [Self; 17] = [
+    pub const ALL: [Self; 21] = [
         Self::SessionStarted,
         Self::TurnStarted,
         Self::TurnEnded,
         Self::InputAwaited,
         Self::InputAnswered,
+        Self::Prompted,
+        Self::Stopping,
         Self::SessionExited,
         Self::CommandDone,
         Self::PolicyAttached,
         Self::GatingStarted,
+        Self::GatingQueued,
+        Self::Nudged,
         Self::GatePassed,
         Self::PolicyFailed,
         Self::CommitReady,
@@ -337,10 +403,14 @@ impl Kind {
             Self::TurnEnded => "session:turn-end",
             Self::InputAwaited => "session:awaiting-input",
             Self::InputAnswered => "session:input-answered",
+            Self::Prompted => "session:prompted",
+            Self::Stopping => "session:stopping",
             Self::SessionExited => "session:exited",
             Self::CommandDone => "session:command-done",
             Self::PolicyAttached => "policy:attached",
             Self::GatingStarted => "policy:gating",
+            Self::GatingQueued => "policy:queued",
+            Self::Nudged => "policy:nudged",
             Self::GatePassed => "policy:passed",
             Self::PolicyFailed => "policy:failed",
             Self::CommitReady => "policy:commit-ready",
@@ -369,10 +439,14 @@ impl Body {
             Self::TurnEnded(_) => Kind::TurnEnded,
             Self::InputAwaited(_) => Kind::InputAwaited,
             Self::InputAnswered(_) => Kind::InputAnswered,
+            Self::Prompted(_) => Kind::Prompted,
+            Self::Stopping(_) => Kind::Stopping,
             Self::SessionExited(_) => Kind::SessionExited,
             Self::CommandDone(_) => Kind::CommandDone,
             Self::PolicyAttached(_) => Kind::PolicyAttached,
             Self::GatingStarted(_) => Kind::GatingStarted,
+            Self::GatingQueued(_) => Kind::GatingQueued,
+            Self::Nudged(_) => Kind::Nudged,
             Self::GatePassed(_) => Kind::GatePassed,
             Self::PolicyFailed(_) => Kind::PolicyFailed,
             Self::CommitReady(_) => Kind::CommitReady,

@@ -7,7 +7,7 @@ use super::{
     ids::{PolicyId, SessionId},
     oid::Oid,
     policy::{AckRecord, Candidate, PolicySpec, Unsigned},
-    session::{EndReason, Exit, OpenRequest},
+    session::{EndReason, Exit, OpenRequest, Prompt},
     time::Timestamp,
 };
 use crate::code::Code;
@@ -15,6 +15,63 @@ use crate::code::Code;
 /// What the engine is asked to judge.
 #[derive(Clone, Debug)]
 pub enum Input {
+    /// An agent is to be started, whose first turn begins with a prompt or without one.
+    SessionLaunched {
+        /// Its fresh id.
+        session: SessionId,
+        /// What is known of it.
+        started: SessionStarted,
+        /// What its first turn begins with.
+        prompt: Option<Prompt>,
+        /// Living sessions of the same worktree.
+        busy: Vec<SessionId>,
+        /// A policy on it, from its beginning on.
+        policy: Option<(PolicyId, PolicySpec)>,
+    },
+    /// Whoever runs an agent begins its next turn.
+    TurnBegun {
+        /// Whose.
+        session: SessionId,
+    },
+    /// A run of an agent that we started is over.
+    RunEnded {
+        /// Whose.
+        session: SessionId,
+        /// Which turn it was.
+        turn: u64,
+        /// How it ended.
+        end: AgentEnd,
+    },
+    /// A session is to be told something.
+    PromptAsked {
+        /// Which.
+        session: SessionId,
+        /// What.
+        text: String,
+        /// When it is at work.
+        when_busy: WhenBusy,
+        /// The caller's idempotence key.
+        key: Option<String>,
+    },
+    /// A session that we started is to end.
+    StopAsked {
+        /// Which.
+        session: SessionId,
+        /// Why.
+        because: Option<String>,
+    },
+    /// No gate may begin now: as many as may run at once run already.
+    NoSlot {
+        /// Whose.
+        policy: PolicyId,
+        /// Which run of its gates.
+        attempt: u32,
+    },
+    /// What waited for its turn to be gated has it.
+    SlotFree {
+        /// Whose.
+        policy: PolicyId,
+    },
     /// Somebody else's session is to be registered.
     SessionAdopted {
         /// Its fresh id.
@@ -116,6 +173,30 @@ pub enum Input {
         /// What the person said.
         because: Option<String>,
     },
+}
+
+/// How a run of an agent ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AgentEnd {
+    /// Of its main process.
+    pub exit: Exit,
+    /// Nobody saw it: who ran it is gone, and so is it.
+    pub inferred: bool,
+    /// Who ran it was interrupted, and ended it.
+    pub interrupted: bool,
+    /// One sentence more.
+    pub because: Option<String>,
+}
+
+/// What becomes of a prompt for a session that is at work.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WhenBusy {
+    /// It is refused.
+    Refuse,
+    /// It waits.
+    Queue,
+    /// The present turn is ended for it.
+    Interrupt,
 }
 
 /// What `session report` says.

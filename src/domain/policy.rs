@@ -29,8 +29,12 @@ pub enum Then {
 pub enum Status {
     /// Waiting for the session to finish.
     Watching,
+    /// Its gates are to run, and as many as may run at once run already.
+    Queued,
     /// Its gates run.
     Gating,
+    /// Its gates were red, and its sessions have not been told yet.
+    Nudging,
     /// Green, and the commit still has to be signed: what signs it needs a person.
     Signing,
     /// A person is asked.
@@ -47,9 +51,11 @@ pub enum Status {
 
 impl Status {
     /// Every state there is.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 10] = [
         Self::Watching,
+        Self::Queued,
         Self::Gating,
+        Self::Nudging,
         Self::Signing,
         Self::AwaitingAck,
         Self::Committing,
@@ -63,7 +69,9 @@ impl Status {
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Watching => "watching",
+            Self::Queued => "queued",
             Self::Gating => "gating",
+            Self::Nudging => "nudging",
             Self::Signing => "signing",
             Self::AwaitingAck => "awaiting-ack",
             Self::Committing => "committing",
@@ -79,7 +87,9 @@ impl Status {
         match self {
             Self::Done | Self::Blocked | Self::Cancelled => true,
             Self::Watching
+            | Self::Queued
             | Self::Gating
+            | Self::Nudging
             | Self::Signing
             | Self::AwaitingAck
             | Self::Committing => false,
@@ -138,6 +148,47 @@ impl OnStale {
     }
 }
 
+/// Which ends of a turn count.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum OnEnd {
+    /// Only those by which the agent says that it is finished.
+    #[default]
+    Finished,
+    /// Every end: its work is gated, and a person decides.
+    Gate,
+}
+
+impl OnEnd {
+    /// The word used everywhere.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Finished => "finished",
+            Self::Gate => "gate",
+        }
+    }
+
+    #[expect(clippy::trivially_copy_pass_by_ref, reason = "the signature serde asks for")]
+    fn is_default(&self) -> bool {
+        *self == Self::default()
+    }
+}
+
+/// What red gates lead to, besides the end.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct OnFail {
+    /// What the sessions are told, with placeholders; our own words when absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub nudge: Option<String>,
+    /// How often at most.
+    pub max_retries: u32,
+    /// An agent that is one run a turn is run again for it, though it was not started to take prompts.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub reprompt: bool,
+}
+
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "the signature serde asks for")]
 pub(super) fn is_one(n: &u32) -> bool {
     *n == 1
@@ -150,6 +201,11 @@ pub(super) fn one() -> u32 {
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "the signature serde asks for")]
 fn is_zero(n: &u32) -> bool {
     *n == 0
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "the signature serde asks for")]
+fn is_nowhere(seq: &u64) -> bool {
+    *seq == 0
 }
 
 /// The commit part of a policy, fixed at attach.
@@ -218,6 +274,15 @@ pub struct PolicySpec {
     /// What becomes of a candidate whose branch moved.
     #[serde(default, skip_serializing_if = "OnStale::is_default")]
     pub on_stale: OnStale,
+    /// Which ends of a turn count.
+    #[serde(default, skip_serializing_if = "OnEnd::is_default")]
+    pub on_end: OnEnd,
+    /// What red gates lead to; to the end when absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub on_fail: Option<OnFail>,
+    /// Its sessions end with it, or with what follows it.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub end_session: bool,
     /// When it ends unless it is over by then; never when absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expires: Option<Timestamp>,
@@ -257,6 +322,13 @@ impl PolicySpec {
     #[must_use]
     pub fn gate_session(&self) -> Option<&SessionId> {
         self.gate_session.as_ref().or(self.session_ids.first())
+    }
+
+    /// A person must approve its commit: asked for, or because of what it changes, or because what it gates may not be
+    /// finished.
+    #[must_use]
+    pub fn needs_ack(&self) -> bool {
+        self.commit.as_ref().is_none_or(CommitSpec::needs_ack) || self.on_end == OnEnd::Gate
     }
 }
 
@@ -375,6 +447,15 @@ pub struct Policy {
     /// Times it was gated again by itself: while it was gated or landed, with nobody asked in between.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub regates: u32,
+    /// Times its sessions were told of red gates.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub nudges: u32,
+    /// Who was told last, and is waited for; all members when empty.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub nudged: Vec<SessionId>,
+    /// Covers what ended after this event number, since they were told; 0 before.
+    #[serde(default, skip_serializing_if = "is_nowhere")]
+    pub nudged_at: u64,
     /// The landed commit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub commit_sha: Option<Oid>,
@@ -395,6 +476,18 @@ impl Policy {
     #[must_use]
     pub fn verdict(&self) -> Option<Verdict> {
         self.results.last().map(|r| r.verdict)
+    }
+
+    /// Whom it waits for.
+    #[must_use]
+    pub fn awaited(&self) -> &[SessionId] {
+        if self.nudged.is_empty() { &self.spec.session_ids } else { &self.nudged }
+    }
+
+    /// Covers what ended after this event number.
+    #[must_use]
+    pub fn covers_after(&self) -> u64 {
+        self.spec.base.max(self.nudged_at)
     }
 
     /// True when its time is over at this instant.

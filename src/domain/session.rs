@@ -62,10 +62,72 @@ impl EndReason {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Process {
-    /// Nobody told us.
+    /// Nobody told us: somebody else runs it.
     Unknown,
+    /// We started it, and it was not seen to end.
+    Alive,
+    /// Its last run is over, the next prompt starts another one.
+    Idle,
     /// Over.
     Exited(Exit),
+}
+
+/// How we talk to an agent that we start.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Adapter {
+    /// Any command: one run of it is one turn.
+    Process,
+}
+
+impl Adapter {
+    /// The word used everywhere.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Process => "process",
+        }
+    }
+}
+
+/// An agent that we start ourselves, as a person typed it: no absolute path of ours, nothing of its environment.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Launch {
+    /// How we talk to it.
+    pub adapter: Adapter,
+    /// Its words.
+    pub argv: Vec<String>,
+    /// It takes further prompts after a run that ended well, whoever asks.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub reprompt: bool,
+}
+
+/// What a turn is begun with.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum Prompt {
+    /// What a person said.
+    Text(String),
+    /// What a policy has to say about its red gates. The words are made when they are delivered: what gates print is
+    /// never under a ref.
+    Nudge {
+        /// Whose gates.
+        policy: PolicyId,
+        /// Which run of them.
+        attempt: u32,
+    },
+}
+
+impl Prompt {
+    /// The policy that says it.
+    #[must_use]
+    pub fn policy(&self) -> Option<&PolicyId> {
+        match self {
+            Self::Text(_) => None,
+            Self::Nudge { policy, .. } => Some(policy),
+        }
+    }
 }
 
 /// How a session's process ended.
@@ -76,6 +138,8 @@ pub enum Exit {
     Code(i32),
     /// By this signal.
     Signal(String),
+    /// It could not be started.
+    NotStarted,
     /// It is gone; how is not known.
     Unknown,
 }
@@ -153,6 +217,21 @@ pub struct Session {
     /// Made by `commit`: over when its policy is.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub own: bool,
+    /// How we start it; absent when somebody else does.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub launch: Option<Launch>,
+    /// What the present turn was begun with.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub prompt: Option<Prompt>,
+    /// Prompts that wait for a turn of their own, the next one first.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub queue: Vec<Prompt>,
+    /// The present run is to end, and the next prompt begins another one.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub interrupting: bool,
+    /// It is to end for good.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub stopping: bool,
     /// Its process.
     pub process: Process,
     /// Number of the event that reported the exit; 0 before.
@@ -188,9 +267,15 @@ impl Session {
     #[must_use]
     pub fn is_exited(&self) -> bool {
         match self.process {
-            Process::Unknown => false,
+            Process::Unknown | Process::Alive | Process::Idle => false,
             Process::Exited(_) => true,
         }
+    }
+
+    /// True while it can be given a prompt: we started it, and it is not over.
+    #[must_use]
+    pub fn takes_prompts(&self) -> bool {
+        self.launch.is_some() && !self.is_exited() && !self.stopping
     }
 
     /// Number of the event by which this session counts as finished (spec policies, Finished), if it does.
@@ -208,6 +293,16 @@ impl Session {
                 Some(seq)
             }
             Turn::Ended { .. } | Turn::None | Turn::Running => None,
+        }
+    }
+
+    /// Number of the event by which its present turn, or its process, ended, however it did.
+    #[must_use]
+    pub fn ended_at(&self) -> Option<u64> {
+        match (&self.process, &self.turn_state) {
+            (Process::Exited(_), _) => Some(self.exit_seq),
+            (_, Turn::Ended { seq, .. }) => Some(*seq),
+            (_, Turn::None | Turn::Running) => None,
         }
     }
 

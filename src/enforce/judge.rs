@@ -17,7 +17,7 @@ use crate::{
         ids::PolicyId,
         oid::Oid,
         path::quoted,
-        policy::{AckRecord, Candidate, CommitSpec, Policy, Status},
+        policy::{AckRecord, Candidate, Policy, Status},
     },
     sign::{self, choose::SignersInForce, exclude::Excluded},
     store::object::Kind,
@@ -333,7 +333,7 @@ impl<'a> Bench<'a> {
         was_allowed(policy, story)?;
         self.only_listed(policy, &candidate)?;
         gates_passed(policy, &commit.tree)?;
-        let asked = policy.spec.commit.as_ref().is_some_and(CommitSpec::needs_ack);
+        let asked = policy.spec.commit.is_some() && policy.spec.needs_ack();
         if asked != ready.ack {
             return Err(ungoverned("its request does not ask for the ack its policy asks for"));
         }
@@ -493,7 +493,9 @@ fn was_allowed(policy: &Policy, story: &Story) -> Result<(), Fault> {
         Status::Cancelled
         | Status::Blocked
         | Status::Watching
+        | Status::Queued
         | Status::Gating
+        | Status::Nudging
         | Status::Signing => {
             let reason = policy.reason.as_deref().unwrap_or("no reason");
             Err(ungoverned(format!("its policy is {status} ({reason}), it must not land")))

@@ -349,6 +349,10 @@ impl Replay<'_> {
             Body::AckRefused(e) => story.refused = Some((e.outcome, e.because.clone())),
             Body::Committed(e) => story.committed = Some((id, e.commit)),
             Body::SessionStarted(_)
+            | Body::Prompted(_)
+            | Body::Stopping(_)
+            | Body::GatingQueued(_)
+            | Body::Nudged(_)
             | Body::TurnStarted(_)
             | Body::TurnEnded(_)
             | Body::InputAwaited(_)

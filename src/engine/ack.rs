@@ -26,7 +26,12 @@ pub(super) fn arrived(draft: &mut Draft, id: &PolicyId, ack: JudgedAck) -> Resul
     let policy = load(draft, id)?;
     match policy.status {
         Status::AwaitingAck => {}
-        Status::Watching | Status::Gating | Status::Signing | Status::Committing => {
+        Status::Watching
+        | Status::Queued
+        | Status::Gating
+        | Status::Nudging
+        | Status::Signing
+        | Status::Committing => {
             let because = format!("the policy is {}", policy.status.as_str());
             return Err(refuse(Code::NotAwaiting, id, because));
         }

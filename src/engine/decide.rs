@@ -1,6 +1,6 @@
 //! What an input leads to.
 
-use super::{State, ack, policy, session, step::step};
+use super::{State, ack, launch, policy, session, step::step};
 use crate::{
     code::Code,
     domain::{
@@ -107,42 +107,70 @@ impl Draft {
 /// [`Refusal`] names the rule that is in the way; nothing happened.
 pub fn decide(state: &State, input: Input, now: Now) -> Result<Decision, Refusal> {
     let mut draft = Draft { state: state.clone(), events: Vec::new(), now };
-    match input {
-        Input::SessionAdopted { session, started } => adopt(&mut draft, &session, started)?,
-        Input::Reported { session, report, key } => {
-            if let Some(seq) = session::report(&mut draft, &session, report, key)? {
-                return Ok(Decision::Already(seq));
-            }
-        }
-        Input::PolicyAsked { policy, spec, covers } => {
-            policy::attach(&mut draft, &policy, spec, covers)?;
-        }
-        Input::CommitAsked { session, started, policy, spec } => {
-            commit(&mut draft, (session, started), &policy, spec)?;
-        }
-        Input::GatesEnded { policy, attempt, run } => {
-            policy::gates_ended(&mut draft, &policy, attempt, run)?;
-        }
-        Input::CommitSigned { policy, unsigned, candidate } => {
-            policy::signed(&mut draft, &policy, &unsigned, candidate)?;
-        }
-        Input::AckArrived { policy, ack } => ack::arrived(&mut draft, &policy, *ack)?,
-        Input::BranchMoved { policy } => policy::branch_moved(&mut draft, &policy)?,
-        Input::TipMoved { policy, tip } => policy::tip_moved(&mut draft, &policy, tip)?,
-        Input::TimeUp { policy } => policy::time_up(&mut draft, &policy)?,
-        Input::LandingImpossible { policy, code, because } => {
-            policy::landing_impossible(&mut draft, &policy, code, because)?;
-        }
-        Input::CancelAsked { policy, because } => policy::cancel(&mut draft, &policy, because)?,
-        Input::DismissAsked { policy, because } => {
-            if let Some(seq) = policy::dismiss(&mut draft, &policy, because)? {
-                return Ok(Decision::Already(seq));
-            }
+    if let Some(already) = take(&mut draft, input)? {
+        return Ok(already);
+    }
+    // What follows may have something follow in turn: a session that is over ends policies, and these end sessions.
+    loop {
+        let known = draft.events.len();
+        policy::attach_next(&mut draft)?;
+        policy::follow_up(&mut draft)?;
+        launch::follow_up(&mut draft)?;
+        if draft.events.len() == known {
+            return Ok(Decision::Append(draft.events));
         }
     }
-    policy::attach_next(&mut draft)?;
-    policy::follow_up(&mut draft)?;
-    Ok(Decision::Append(draft.events))
+}
+
+/// Decides what the input itself leads to; set when that was recorded before.
+fn take(draft: &mut Draft, input: Input) -> Result<Option<Decision>, Refusal> {
+    let already = |seq: Option<u64>| Ok(seq.map(Decision::Already));
+    match input {
+        Input::SessionLaunched { session, started, prompt, busy, policy } => {
+            launch::launch(draft, &session, (started, prompt), &busy)?;
+            if let Some((id, spec)) = policy {
+                policy::attach(draft, &id, spec, Covers::LastAndNext)?;
+            }
+        }
+        Input::TurnBegun { session } => launch::begin(draft, &session)?,
+        Input::RunEnded { session, turn, end } => launch::ended(draft, &session, turn, end)?,
+        Input::PromptAsked { session, text, when_busy, key } => {
+            return already(launch::prompt(draft, &session, (text, key), when_busy)?);
+        }
+        Input::StopAsked { session, because } => {
+            return already(launch::stop(draft, &session, because)?);
+        }
+        Input::NoSlot { policy, attempt } => policy::no_slot(draft, &policy, attempt)?,
+        Input::SlotFree { policy } => policy::slot_free(draft, &policy)?,
+        Input::SessionAdopted { session, started } => adopt(draft, &session, started)?,
+        Input::Reported { session, report, key } => {
+            return already(session::report(draft, &session, report, key)?);
+        }
+        Input::PolicyAsked { policy, spec, covers } => {
+            policy::attach(draft, &policy, spec, covers)?;
+        }
+        Input::CommitAsked { session, started, policy, spec } => {
+            commit(draft, (session, started), &policy, spec)?;
+        }
+        Input::GatesEnded { policy, attempt, run } => {
+            policy::gates_ended(draft, &policy, attempt, run)?;
+        }
+        Input::CommitSigned { policy, unsigned, candidate } => {
+            policy::signed(draft, &policy, &unsigned, candidate)?;
+        }
+        Input::AckArrived { policy, ack } => ack::arrived(draft, &policy, *ack)?,
+        Input::BranchMoved { policy } => policy::branch_moved(draft, &policy)?,
+        Input::TipMoved { policy, tip } => policy::tip_moved(draft, &policy, tip)?,
+        Input::TimeUp { policy } => policy::time_up(draft, &policy)?,
+        Input::LandingImpossible { policy, code, because } => {
+            policy::landing_impossible(draft, &policy, code, because)?;
+        }
+        Input::CancelAsked { policy, because } => policy::cancel(draft, &policy, because)?,
+        Input::DismissAsked { policy, because } => {
+            return already(policy::dismiss(draft, &policy, because)?);
+        }
+    }
+    Ok(None)
 }
 
 fn adopt(draft: &mut Draft, id: &SessionId, started: SessionStarted) -> Result<(), Refusal> {

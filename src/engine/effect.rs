@@ -4,7 +4,7 @@ use super::State;
 use crate::{
     code::Code,
     domain::{
-        ids::PolicyId,
+        ids::{PolicyId, SessionId},
         policy::{Policy, Status},
     },
 };
@@ -110,6 +110,12 @@ pub fn sign_key(policy: &PolicyId, attempt: u32) -> String {
     format!("sign.{policy}.{attempt}")
 }
 
+/// Name of an agent that we run: the key of its live file.
+#[must_use]
+pub fn agent_key(session: &SessionId) -> String {
+    format!("agent.{session}")
+}
+
 /// What is to be done for a policy in this state, whatever was done before.
 #[must_use]
 pub fn due(policy: &Policy) -> Vec<Effect> {
@@ -119,13 +125,19 @@ pub fn due(policy: &Policy) -> Vec<Effect> {
     let note_acks = (!policy.acks.is_empty()).then(|| Effect::NoteAcks { policy: id() });
     let notes = note_gates.into_iter().chain(note_acks);
     match policy.status {
-        Status::Watching => vec![],
         Status::Gating if policy.green => vec![],
-        Status::Gating => vec![Effect::RunGates { policy: id(), attempt: policy.attempt }],
+        Status::Gating | Status::Queued => {
+            vec![Effect::RunGates { policy: id(), attempt: policy.attempt }]
+        }
         Status::Signing => vec![Effect::Sign { policy: id(), attempt: policy.attempt }],
         // The receipt is written before the branch moves: once the policy is over nobody looks for it again.
         Status::Committing => notes.chain([Effect::Land { policy: id() }]).collect(),
-        Status::AwaitingAck | Status::Done | Status::Blocked | Status::Cancelled => notes.collect(),
+        Status::Watching
+        | Status::Nudging
+        | Status::AwaitingAck
+        | Status::Done
+        | Status::Blocked
+        | Status::Cancelled => notes.collect(),
     }
 }
 

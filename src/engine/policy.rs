@@ -2,6 +2,7 @@
 
 use super::{
     decide::{Draft, Refusal, refuse},
+    launch,
     state::Member,
     step::Illegal,
 };
@@ -11,18 +12,16 @@ use crate::{
         ack::{AckOutcome, Decision},
         candidate::whereabouts,
         event::{
-            Body, CommitReady, Committed, Entity, Event, GatePassed, GatingStarted, PolicyAcked,
-            PolicyAttached, PolicyCancelled, PolicyDismissed, PolicyFailed, Recorded,
+            Body, CommitReady, Committed, Entity, Event, GatePassed, GatingQueued, GatingStarted,
+            Nudged, PolicyAcked, PolicyAttached, PolicyCancelled, PolicyDismissed, PolicyFailed,
+            Recorded,
         },
         gate::GateResult,
         ids::PolicyId,
         input::{Covers, GateRun, RunEnd},
         oid::Oid,
-        policy::{
-            Again, Candidate, CommitSpec, OnStale, Outcome, Policy, PolicySpec, Status, Then,
-            Unsigned,
-        },
-        session::{Session, Turn},
+        policy::{Again, Candidate, OnStale, Outcome, Policy, PolicySpec, Status, Then, Unsigned},
+        session::{Exit, Process, Session, Turn},
     },
     limits,
 };
@@ -58,13 +57,22 @@ fn illegal(id: &PolicyId, body: &Body, state: &str) -> Illegal {
 
 /// The table of states and events; what is not in it cannot happen.
 fn transition(policy: &mut Policy, body: &Body, recorded: &Recorded) -> Result<(), ()> {
-    use Status::{AwaitingAck, Blocked, Cancelled, Committing, Done, Gating, Signing, Watching};
+    use Status::{
+        AwaitingAck, Blocked, Cancelled, Committing, Done, Gating, Nudging, Queued, Signing,
+        Watching,
+    };
     match (policy.status, body) {
         (Watching | Gating | Signing | AwaitingAck | Committing, Body::GatingStarted(e))
             if e.attempt == policy.attempt + 1 =>
         {
             gate(policy, e)?;
         }
+        // It waited for its turn: the same run, which had not begun.
+        (Queued, Body::GatingStarted(e)) if e.attempt == policy.attempt => policy.status = Gating,
+        (Gating, Body::GatingQueued(e)) if !policy.green && e.attempt == policy.attempt => {
+            policy.status = Queued;
+        }
+        (Gating, Body::Nudged(e)) if may_nudge(policy, e) => nudged(policy, e, recorded.seq),
         (Gating, Body::GatePassed(e)) if may_pass(policy, e) => passed(policy, e),
         (Gating | Signing, Body::CommitReady(e))
             if policy.green && asks_enough(policy, e.ack) && is_gated(policy, &e.candidate) =>
@@ -90,10 +98,14 @@ fn transition(policy: &mut Policy, body: &Body, recorded: &Recorded) -> Result<(
         (Gating, Body::PolicyFailed(_) | Body::PolicyCancelled(_)) if policy.green => {
             return Err(());
         }
-        (Watching | Gating | Signing | AwaitingAck | Committing, Body::PolicyFailed(e)) => {
-            failed(policy, e);
-        }
-        (Watching | Gating | Signing | AwaitingAck, Body::PolicyCancelled(e)) => {
+        (
+            Watching | Queued | Gating | Nudging | Signing | AwaitingAck | Committing,
+            Body::PolicyFailed(e),
+        ) => failed(policy, e),
+        (
+            Watching | Queued | Gating | Nudging | Signing | AwaitingAck,
+            Body::PolicyCancelled(e),
+        ) => {
             policy.status = Cancelled;
             policy.reason = Some("cancelled".to_owned());
             policy.because.clone_from(&e.because);
@@ -101,7 +113,8 @@ fn transition(policy: &mut Policy, body: &Body, recorded: &Recorded) -> Result<(
         // It stays what it is: nobody is asked about it any more.
         (Blocked, Body::PolicyDismissed(_)) if !policy.dismissed => policy.dismissed = true,
         (
-            Watching | Gating | Signing | AwaitingAck | Committing | Done | Blocked | Cancelled,
+            Watching | Queued | Gating | Nudging | Signing | AwaitingAck | Committing | Done
+            | Blocked | Cancelled,
             _,
         ) => {
             return Err(());
@@ -137,6 +150,8 @@ fn gate(policy: &mut Policy, event: &GatingStarted) -> Result<(), ()> {
     match policy.status {
         Status::Gating | Status::Committing => policy.regates += 1,
         Status::Watching
+        | Status::Queued
+        | Status::Nudging
         | Status::Signing
         | Status::AwaitingAck
         | Status::Done
@@ -195,9 +210,30 @@ fn may_pass(policy: &Policy, event: &GatePassed) -> bool {
     fits && signs && !policy.green && event.attempt == policy.attempt
 }
 
+/// Its sessions are told of the present attempt, as often as was asked for.
+fn may_nudge(policy: &Policy, event: &Nudged) -> bool {
+    let most = policy.spec.on_fail.as_ref().map_or(0, |f| f.max_retries);
+    let member = |id| policy.spec.session_ids.contains(id);
+    !policy.green
+        && event.attempt == policy.attempt
+        && policy.nudges < most
+        && !event.sessions.is_empty()
+        && event.sessions.iter().all(member)
+}
+
+/// Only what those who are told do from now on counts.
+fn nudged(policy: &mut Policy, event: &Nudged, seq: u64) {
+    policy.status = Status::Nudging;
+    policy.nudges += 1;
+    policy.nudged.clone_from(&event.sessions);
+    policy.nudged_at = seq;
+    policy.results.clone_from(&event.results);
+    policy.noted_on = event.noted_on;
+}
+
 /// A person is asked unless the policy was attached without.
 fn asks_enough(policy: &Policy, ack: bool) -> bool {
-    policy.spec.commit.as_ref().is_some_and(|c| ack || !c.needs_ack())
+    policy.spec.commit.is_some() && (ack || !policy.spec.needs_ack())
 }
 
 /// What landed is what was approved, where it was meant to.
@@ -227,6 +263,9 @@ fn attached(id: &PolicyId, recorded: &Recorded, spec: &PolicySpec) -> Policy {
         quorum: 1,
         judged: vec![],
         regates: 0,
+        nudges: 0,
+        nudged: vec![],
+        nudged_at: 0,
         commit_sha: None,
         outcome: None,
         dismissed: false,
@@ -318,6 +357,9 @@ pub(super) fn attach_next(draft: &mut Draft) -> Result<(), Refusal> {
             continue;
         };
         let Some(next) = done.spec.next.clone() else { continue };
+        if draft.state().policies.contains_key(&next.policy_id) {
+            continue;
+        }
         let covers = if next.next_turn { Covers::Next } else { Covers::LastAndNext };
         let last_seq = draft.last_seq();
         let sessions = next.spec.session_ids.clone();
@@ -345,28 +387,50 @@ fn base_for(session: &Session, covers: Covers, last_seq: u64) -> u64 {
 
 /// What follows by itself: a watching policy whose members are finished is gated, one that can never be is blocked.
 pub(super) fn follow_up(draft: &mut Draft) -> Result<(), Refusal> {
-    let watching: Vec<Policy> =
-        draft.state().policies.values().filter(|p| p.status == Status::Watching).cloned().collect();
-    for policy in watching {
+    let waits = |p: &&Policy| matches!(p.status, Status::Watching | Status::Nudging);
+    let waiting: Vec<Policy> = draft.state().policies.values().filter(waits).cloned().collect();
+    for policy in waiting {
         if policy.is_expired(draft.at()) {
             expire(draft, &policy)?;
-            continue;
-        }
-        let members: Vec<Member> = policy
-            .spec
-            .session_ids
-            .iter()
-            .map(|s| draft.state().member(s, policy.spec.base))
-            .collect();
-        if members.iter().all(|m| *m == Member::Finished) {
-            let event = GatingStarted { attempt: policy.attempt + 1, because: None };
-            emit(draft, &policy, event.into())?;
-        } else if members.contains(&Member::Gone) {
-            let because = "the session exited without finishing its turn".to_owned();
-            fail(draft, &policy, Code::SessionFailed, because)?;
+        } else if policy.status == Status::Nudging {
+            give_up_nudging(draft, &policy)?;
+        } else {
+            gate_or_give_up(draft, &policy)?;
         }
     }
     Ok(())
+}
+
+fn gate_or_give_up(draft: &mut Draft, policy: &Policy) -> Result<(), Refusal> {
+    let members = draft.state().standing(policy);
+    if members.iter().all(|(_, m)| *m == Member::Finished) {
+        let event = GatingStarted { attempt: policy.attempt + 1, because: None };
+        return emit(draft, policy, event.into());
+    }
+    let Some((gone, _)) = members.iter().find(|(_, m)| *m == Member::Gone) else { return Ok(()) };
+    if draft.state().sessions.get(gone).is_some_and(|s| is_not_started(&s.process)) {
+        let because = format!("{gone} could not be started");
+        let code = if policy.nudges > 0 { Code::NudgeFailed } else { Code::SessionFailed };
+        return fail(draft, policy, code, because);
+    }
+    let because = "the session exited without finishing its turn".to_owned();
+    fail(draft, policy, Code::SessionFailed, because)
+}
+
+fn is_not_started(process: &Process) -> bool {
+    *process == Process::Exited(Exit::NotStarted)
+}
+
+/// Who is over before it was told of red gates is never told.
+fn give_up_nudging(draft: &mut Draft, policy: &Policy) -> Result<(), Refusal> {
+    let state = draft.state();
+    let lost = policy.nudged.iter().find(|member| {
+        let over = state.sessions.get(*member).is_none_or(|s| s.is_exited() || s.stopping);
+        over && !state.is_told(member, policy)
+    });
+    let Some(lost) = lost else { return Ok(()) };
+    let because = format!("{lost} ended before it was told of the red gates");
+    fail(draft, policy, Code::NudgeFailed, because)
 }
 
 pub(super) fn fail(
@@ -478,6 +542,14 @@ pub(super) fn gates_ended(
             let (results, noted_on) = (Some(results), None);
             emit(draft, &policy, PolicyFailed { reason, because, results, voided, noted_on }.into())
         }
+        RunEnd::Red { code, because } if may_be_told(draft, &policy) => {
+            let sessions = launch::can_be_told(draft.state(), &policy);
+            let reason = code.as_str().to_owned();
+            let told = sessions.clone();
+            let body = Nudged { attempt, sessions, reason, because, results, voided, noted_on };
+            emit(draft, &policy, body.into())?;
+            told.iter().try_for_each(|session| launch::nudge(draft, session, id, attempt))
+        }
         RunEnd::Red { code, because } | RunEnd::Broken { code, because } => {
             let reason = code.as_str().to_owned();
             let results = Some(results);
@@ -486,9 +558,36 @@ pub(super) fn gates_ended(
     }
 }
 
+/// Retries are left, and somebody can be told.
+fn may_be_told(draft: &Draft, policy: &Policy) -> bool {
+    policy.spec.on_fail.as_ref().is_some_and(|f| policy.nudges < f.max_retries)
+        && !launch::can_be_told(draft.state(), policy).is_empty()
+}
+
+/// Decides that the gates of a policy have to wait for those of others.
+pub(super) fn no_slot(draft: &mut Draft, id: &PolicyId, attempt: u32) -> Result<(), Refusal> {
+    let policy = load(draft, id)?;
+    if policy.status != Status::Gating || policy.attempt != attempt || policy.green {
+        return Err(not_in(&policy, Status::Gating));
+    }
+    emit(draft, &policy, GatingQueued { attempt }.into())
+}
+
+/// Decides that they need not wait any more.
+pub(super) fn slot_free(draft: &mut Draft, id: &PolicyId) -> Result<(), Refusal> {
+    let policy = load(draft, id)?;
+    if policy.status != Status::Queued {
+        return Err(not_in(&policy, Status::Queued));
+    }
+    if policy.is_expired(draft.at()) {
+        return expire(draft, &policy);
+    }
+    emit(draft, &policy, GatingStarted { attempt: policy.attempt, because: None }.into())
+}
+
 /// There is a candidate: a person is asked, or it may land.
 fn ready(draft: &mut Draft, policy: &Policy, candidate: Candidate) -> Result<(), Refusal> {
-    let ack = policy.spec.commit.as_ref().is_none_or(CommitSpec::needs_ack);
+    let ack = policy.spec.needs_ack();
     emit(draft, policy, CommitReady { candidate, ack }.into())
 }
 
@@ -536,7 +635,9 @@ pub(super) fn landing_impossible(
     match policy.status {
         Status::Committing | Status::AwaitingAck => fail(draft, &policy, code, because),
         Status::Watching
+        | Status::Queued
         | Status::Gating
+        | Status::Nudging
         | Status::Signing
         | Status::Done
         | Status::Blocked
@@ -552,9 +653,12 @@ pub(super) fn cancel(
 ) -> Result<(), Refusal> {
     let policy = load(draft, id)?;
     match policy.status {
-        Status::Watching | Status::Gating | Status::Signing | Status::AwaitingAck => {
-            emit(draft, &policy, PolicyCancelled { because }.into())
-        }
+        Status::Watching
+        | Status::Queued
+        | Status::Gating
+        | Status::Nudging
+        | Status::Signing
+        | Status::AwaitingAck => emit(draft, &policy, PolicyCancelled { because }.into()),
         Status::Committing => {
             Err(refuse(Code::Committing, id, "it was approved and is being landed"))
         }
@@ -578,7 +682,9 @@ pub(super) fn dismiss(
         }
         Status::Done | Status::Cancelled => Err(terminal(&policy)),
         Status::Watching
+        | Status::Queued
         | Status::Gating
+        | Status::Nudging
         | Status::Signing
         | Status::AwaitingAck
         | Status::Committing => {

@@ -1,4 +1,5 @@
-//! The session machine: what a report means, and what its events change.
+//! The session machine: what a report means, and what its events change. What is decided about agents that we start is in
+//! [`super::launch`].
 
 use super::{
     decide::{Draft, Refusal, refuse},
@@ -8,8 +9,8 @@ use crate::{
     code::Code,
     domain::{
         event::{
-            Body, CommandDone, Entity, Event, InputAnswered, InputAwaited, Recorded, SessionExited,
-            SessionStarted, TurnEnded, TurnStarted,
+            Body, CommandDone, Entity, Event, InputAnswered, InputAwaited, Prompted, Recorded,
+            SessionExited, SessionStarted, TurnEnded, TurnStarted,
         },
         ids::{PolicyId, SessionId},
         input::Report,
@@ -43,6 +44,7 @@ pub(super) fn apply(
             session.turn_state = Turn::Running;
             session.turn_began = recorded.seq;
             session.open_requests.clear();
+            begin_run(&mut session, e);
         }
         Body::TurnEnded(e) if e.turn == before.turn && before.turn_state == Turn::Running => {
             end_turn(&mut session, e, recorded.seq);
@@ -56,6 +58,11 @@ pub(super) fn apply(
             Some(id) => session.open_requests.retain(|r| r.id != *id),
             None => session.open_requests.clear(),
         },
+        Body::Prompted(e) if before.takes_prompts() => queue(&mut session, e),
+        Body::Stopping(_) if before.launch.is_some() && !before.stopping => {
+            session.stopping = true;
+            session.queue.clear();
+        }
         Body::SessionExited(e) => {
             session.process = Process::Exited(e.exit.clone());
             session.exit_seq = recorded.seq;
@@ -63,8 +70,12 @@ pub(super) fn apply(
         Body::CommandDone(_) => {}
         Body::TurnStarted(_) | Body::TurnEnded(_) => return illegal("in another turn"),
         Body::SessionStarted(_) => return illegal("started"),
+        Body::Prompted(_) => return illegal("none that takes prompts"),
+        Body::Stopping(_) => return illegal("none that can be stopped"),
         Body::PolicyAttached(_)
         | Body::GatingStarted(_)
+        | Body::GatingQueued(_)
+        | Body::Nudged(_)
         | Body::GatePassed(_)
         | Body::PolicyFailed(_)
         | Body::CommitReady(_)
@@ -79,7 +90,8 @@ pub(super) fn apply(
 }
 
 fn started(id: &SessionId, recorded: &Recorded, event: &SessionStarted) -> Session {
-    let SessionStarted { label, worktree, cwd, base, own } = event.clone();
+    let SessionStarted { label, worktree, cwd, base, own, launch } = event.clone();
+    let process = if launch.is_some() { Process::Idle } else { Process::Unknown };
     Session {
         session_id: id.clone(),
         label,
@@ -87,7 +99,12 @@ fn started(id: &SessionId, recorded: &Recorded, event: &SessionStarted) -> Sessi
         cwd,
         base,
         own,
-        process: Process::Unknown,
+        launch,
+        prompt: None,
+        queue: vec![],
+        interrupting: false,
+        stopping: false,
+        process,
         exit_seq: 0,
         turn: 0,
         turn_state: Turn::None,
@@ -105,6 +122,29 @@ fn end_turn(session: &mut Session, event: &TurnEnded, seq: u64) {
     session.turn = event.turn;
     session.turn_state = Turn::Ended { reason: event.reason, inferred: event.inferred, seq };
     session.turn_ended = seq;
+    if session.launch.is_some() {
+        session.process = Process::Idle;
+        session.prompt = None;
+        session.interrupting = false;
+    }
+}
+
+/// A turn of an agent that we start is a run of it, and takes the first prompt that waits.
+fn begin_run(session: &mut Session, event: &TurnStarted) {
+    if session.launch.is_some() {
+        session.process = Process::Alive;
+        session.prompt.clone_from(&event.prompt);
+        if event.prompt.is_some() && !session.queue.is_empty() {
+            session.queue.remove(0);
+        }
+    }
+}
+
+/// What interrupts comes next, what does not waits for its turn.
+fn queue(session: &mut Session, event: &Prompted) {
+    let at = if event.interrupt { 0 } else { session.queue.len() };
+    session.queue.insert(at, event.prompt.clone());
+    session.interrupting |= event.interrupt && session.turn_state == Turn::Running;
 }
 
 fn add_requests(open: &mut Vec<OpenRequest>, new: &[OpenRequest]) {
@@ -120,11 +160,15 @@ fn key_of(body: &Body) -> Option<&String> {
         Body::TurnEnded(e) => e.key.as_ref(),
         Body::InputAwaited(e) => e.key.as_ref(),
         Body::InputAnswered(e) => e.key.as_ref(),
+        Body::Prompted(e) => e.key.as_ref(),
         Body::SessionExited(e) => e.key.as_ref(),
         Body::CommandDone(e) => e.key.as_ref(),
         Body::SessionStarted(_)
+        | Body::Stopping(_)
         | Body::PolicyAttached(_)
         | Body::GatingStarted(_)
+        | Body::GatingQueued(_)
+        | Body::Nudged(_)
         | Body::GatePassed(_)
         | Body::PolicyFailed(_)
         | Body::CommitReady(_)
@@ -147,6 +191,8 @@ fn remember(session: &mut Session, body: &Body, seq: u64) {
 /// A policy of this session is over: forget it, and with it a session made for it alone.
 pub(super) fn release(session: &mut Session, policy: &PolicyId, recorded: &Recorded) {
     session.policies.retain(|p| p != policy);
+    // Nobody is told any more what it had to say.
+    session.queue.retain(|prompt| prompt.policy() != Some(policy));
     if session.own && session.policies.is_empty() && !session.is_exited() {
         session.process = Process::Exited(Exit::Unknown);
         session.exit_seq = recorded.seq;
@@ -170,6 +216,7 @@ pub(super) fn report(
     if session.is_exited() {
         return Err(refuse(Code::Terminal, id, "the session has exited"));
     }
+    require_unowned(&session, &report)?;
     match report {
         Report::TurnStart { turn } => return turn_start(draft, &session, turn, key),
         Report::TurnEnd { turn, reason } => return turn_end(draft, &session, turn, (reason, key)),
@@ -184,7 +231,8 @@ pub(super) fn report(
             if session.turn_state == Turn::Running {
                 infer_end(draft, &session)?;
             }
-            emit(draft, id, SessionExited { exit, key }.into())?;
+            let (inferred, because) = (false, None);
+            emit(draft, id, SessionExited { exit, inferred, because, key }.into())?;
         }
         Report::CommandDone { argv, code } => {
             emit(draft, id, CommandDone { argv, code, key }.into())?;
@@ -193,7 +241,23 @@ pub(super) fn report(
     Ok(None)
 }
 
-fn emit(draft: &mut Draft, id: &SessionId, body: Body) -> Result<(), Refusal> {
+/// The turns of an agent that we start are its runs: nobody else tells of them.
+fn require_unowned(session: &Session, report: &Report) -> Result<(), Refusal> {
+    let ours = match report {
+        Report::TurnStart { .. } | Report::TurnEnd { .. } | Report::Exited { .. } => true,
+        Report::AwaitingInput { .. }
+        | Report::InputAnswered { .. }
+        | Report::CommandDone { .. } => false,
+    };
+    if ours && session.launch.is_some() {
+        let because =
+            "it was started by this program, which sees itself when its runs begin and end";
+        return Err(refuse(Code::SessionOwned, &session.session_id, because));
+    }
+    Ok(())
+}
+
+pub(super) fn emit(draft: &mut Draft, id: &SessionId, body: Body) -> Result<(), Refusal> {
     draft.push(Event { subject: Entity::Session(id.clone()), sessions: vec![id.clone()], body })
 }
 
@@ -232,7 +296,7 @@ fn turn_start(
     if session.turn_state == Turn::Running {
         infer_end(draft, session)?;
     }
-    emit(draft, id, TurnStarted { turn: session.turn + 1, key }.into())?;
+    emit(draft, id, TurnStarted { turn: session.turn + 1, prompt: None, key }.into())?;
     Ok(None)
 }
 

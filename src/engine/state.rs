@@ -2,8 +2,9 @@
 
 use crate::domain::{
     ids::{PolicyId, SessionId},
-    policy::{Policy, Status},
-    session::{Process, Session, Turn},
+    policy::{OnEnd, Policy, Status},
+    session::{Exit, Process, Session, Turn},
+    time::Timestamp,
 };
 use std::collections::BTreeMap;
 
@@ -30,35 +31,59 @@ pub enum Member {
 }
 
 impl State {
-    /// How `session` stands for a policy that covers what ended after event `base`.
+    /// How those stand whom a policy waits for.
     #[must_use]
-    pub fn member(&self, session: &SessionId, base: u64) -> Member {
+    pub fn standing(&self, policy: &Policy) -> Vec<(SessionId, Member)> {
+        let member = |id: &SessionId| (id.clone(), self.member(id, policy));
+        policy.awaited().iter().map(member).collect()
+    }
+
+    /// How `session` stands for a policy.
+    fn member(&self, session: &SessionId, policy: &Policy) -> Member {
+        let after = policy.covers_after();
         let Some(session) = self.sessions.get(session) else { return Member::Gone };
-        if session.finished_at().is_some_and(|seq| seq > base) {
+        // What could not be begun has nothing to be gated, whatever counts as an end.
+        let began = session.process != Process::Exited(Exit::NotStarted);
+        let ended_at = match policy.spec.on_end {
+            OnEnd::Finished => session.finished_at(),
+            OnEnd::Gate => session.ended_at().filter(|_| began),
+        };
+        if ended_at.is_some_and(|seq| seq > after) {
             return Member::Finished;
         }
         match (&session.process, &session.turn_state) {
             (Process::Exited(_), _) => Member::Gone,
-            (Process::Unknown, Turn::Ended { seq, .. }) if *seq > base => Member::Stalled,
-            (Process::Unknown, Turn::Ended { .. } | Turn::None | Turn::Running) => Member::AtWork,
+            (_, Turn::Ended { seq, .. }) if *seq > after => Member::Stalled,
+            (_, Turn::Ended { .. } | Turn::None | Turn::Running) => Member::AtWork,
         }
     }
 
-    /// Works out again who a watching policy waits for.
-    pub(super) fn refresh_members(&mut self, policy: &PolicyId) {
+    /// True when a session was told what a policy had to say last: a turn began since, and nothing of it waits.
+    #[must_use]
+    pub(super) fn is_told(&self, session: &SessionId, policy: &Policy) -> bool {
+        let waits = |s: &Session| s.queue.iter().any(|p| p.policy() == Some(&policy.policy_id));
+        let session = self.sessions.get(session);
+        session.is_some_and(|s| s.turn_began > policy.nudged_at && !waits(s))
+    }
+
+    /// Works out again who a watching policy waits for; once all are told of red gates it watches again.
+    pub(super) fn refresh_members(&mut self, policy: &PolicyId, at: Timestamp) {
         let Some(current) = self.policies.get(policy) else { return };
-        if current.status != Status::Watching {
+        let told = |member| self.is_told(member, current);
+        let is_told = current.status == Status::Nudging && current.awaited().iter().all(told);
+        if current.status != Status::Watching && !is_told {
             return;
         }
-        let base = current.spec.base;
-        let standing: Vec<(SessionId, Member)> =
-            current.spec.session_ids.iter().map(|s| (s.clone(), self.member(s, base))).collect();
+        let standing = self.standing(current);
         let of = |wanted: &dyn Fn(Member) -> bool| -> Vec<SessionId> {
             standing.iter().filter(|(_, m)| wanted(*m)).map(|(s, _)| s.clone()).collect()
         };
         let pending = of(&|m| m != Member::Finished);
         let stalled_by = of(&|m| matches!(m, Member::Stalled | Member::Gone));
         if let Some(policy) = self.policies.get_mut(policy) {
+            if is_told {
+                (policy.status, policy.since) = (Status::Watching, at);
+            }
             policy.pending = pending;
             policy.stalled_by = stalled_by;
         }

@@ -48,7 +48,7 @@ fn step_session(state: &State, id: &SessionId, recorded: &Recorded) -> Result<St
     let mut touched = vec![Entity::Session(id.clone())];
     for policy in policies {
         let before = state.policies.get(&policy).cloned();
-        state.refresh_members(&policy);
+        state.refresh_members(&policy, recorded.at);
         if state.policies.get(&policy) != before.as_ref() {
             touched.push(Entity::Policy(policy));
         }
@@ -75,7 +75,7 @@ fn step_policy(state: &State, id: &PolicyId, recorded: &Recorded) -> Result<Step
         touched.push(Entity::Session(member));
     }
     next.policies.insert(id.clone(), after);
-    next.refresh_members(id);
+    next.refresh_members(id, recorded.at);
     let effects = effect::of_change(before, &next, id);
     Ok(Stepped { state: next, effects, touched })
 }

@@ -186,7 +186,12 @@ impl Ledger {
         let is = format!("the policy is {}", policy.status.as_str());
         match policy.status {
             Status::AwaitingAck => {}
-            Status::Watching | Status::Gating | Status::Signing | Status::Committing => {
+            Status::Watching
+            | Status::Queued
+            | Status::Gating
+            | Status::Nudging
+            | Status::Signing
+            | Status::Committing => {
                 return Err(LedgerError::refused(Code::NotAwaiting, id, is));
             }
             Status::Done | Status::Blocked | Status::Cancelled => {

@@ -44,7 +44,8 @@ impl Ledger {
         let (worktree, cwd) = self.place(&ask.cwd)?;
         let base = self.base(&worktree, ask.base.as_deref())?;
         let label = ask.label.clone();
-        let started = SessionStarted { label, worktree: worktree.id, cwd, base, own: false };
+        let started =
+            SessionStarted { label, worktree: worktree.id, cwd, base, own: false, launch: None };
         let session = clock::new_session_id();
         let input = Input::SessionAdopted { session: session.clone(), started };
         Ok((session, self.record(input)?))

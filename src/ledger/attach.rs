@@ -16,7 +16,8 @@ use crate::{
         gate::{Gate, GateDef},
         ids::{PolicyId, SessionId},
         input::{Covers, Input},
-        policy::{Again, CommitSpec, NextPolicy, OnStale, PolicySpec, Then},
+        policy::{Again, CommitSpec, NextPolicy, OnEnd, OnFail, OnStale, PolicySpec, Then},
+        session::Session,
         time::{Timestamp, typed_duration},
         wanted::Wanted,
     },
@@ -49,6 +50,17 @@ impl GateAsk {
     pub fn of(argv: Vec<String>) -> Self {
         Self { argv, ..Self::default() }
     }
+}
+
+/// What the end of a turn leads to, as it was typed.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct TurnsAsk {
+    /// Which ends count.
+    pub on_end: OnEnd,
+    /// What red gates lead to; to the end when absent.
+    pub on_fail: Option<OnFail>,
+    /// The sessions end with the policy.
+    pub end_session: bool,
 }
 
 /// The commit part of a policy as it was typed.
@@ -114,6 +126,8 @@ pub struct AttachAsk {
     pub commit: Option<CommitAsk>,
     /// What becomes of a candidate whose branch moved; the default when absent.
     pub on_stale: Option<OnStale>,
+    /// What the end of a turn leads to.
+    pub turns: TurnsAsk,
     /// When it ends; never when absent.
     pub expires: Option<Timestamp>,
     /// The policy that is asked for once more.
@@ -142,6 +156,9 @@ pub struct NextAsk {
     /// Only turns that end from then on count.
     pub next_turn: bool,
 }
+
+/// Where the programs of policies were found.
+pub(super) type Found = Vec<(PolicyId, Vec<PathBuf>)>;
 
 /// The worktree a policy is about.
 pub(super) struct Site {
@@ -172,6 +189,7 @@ impl Ledger {
         let mut problems = Problems::default();
         check_length(ask, &mut problems);
         let (group, site) = self.gather(group, ask, &mut problems);
+        self.check_members(ask, &group, &mut problems);
         let checked = self.check(ask, site.as_ref(), &mut problems);
         let mut checked = problems.finish(checked)?;
         let left_out = std::mem::take(&mut checked.left_out);
@@ -207,7 +225,24 @@ impl Ledger {
         Ok((policy, recording))
     }
 
-    fn keep_all(&self, programs: &[(PolicyId, Vec<PathBuf>)]) {
+    /// The policy on a session that is to be started in a worktree, after all checks; with where its programs were found.
+    pub(super) fn policy_of_start(
+        &self,
+        session: &SessionId,
+        worktree: &Worktree,
+        ask: &AttachAsk,
+    ) -> Result<(PolicyId, PolicySpec, Found), LedgerError> {
+        let mut problems = Problems::default();
+        check_length(ask, &mut problems);
+        let site = Site { repo: self.repo_in(worktree)?, worktree: worktree.clone() };
+        let checked = self.check(ask, Some(&site), &mut problems);
+        let (checked, policy) = (problems.finish(checked)?, clock::new_policy_id());
+        let (mut programs, group) = (Vec::new(), GroupAsk::of(session, Covers::LastAndNext));
+        let spec = checked.into_spec(&policy, &group, ask, &mut programs);
+        Ok((policy, spec, programs))
+    }
+
+    pub(super) fn keep_all(&self, programs: &[(PolicyId, Vec<PathBuf>)]) {
         programs.iter().for_each(|(policy, programs)| self.keep_programs(policy, programs));
     }
 
@@ -250,6 +285,13 @@ impl Ledger {
         (group, Some(site))
     }
 
+    /// Sessions that are to be told something, or to be ended, are those that this program can talk to.
+    fn check_members(&self, ask: &AttachAsk, group: &GroupAsk, problems: &mut Problems) {
+        let members = group.members.iter().enumerate();
+        let members = members.filter_map(|(at, id)| Some((at, self.session(id).ok()??)));
+        check_launched(ask, &members.collect::<Vec<_>>(), problems);
+    }
+
     fn session_site(&self, id: &SessionId) -> Result<Site, LedgerError> {
         let session = self.require_session(id)?;
         let worktree = self.worktree(&session.worktree)?.ok_or_else(|| {
@@ -264,8 +306,14 @@ impl Ledger {
         let (worktree, cwd) = self.place(self.env.cwd())?;
         let repo = self.repo_in(&worktree)?;
         let base = self.base(&worktree, None)?;
-        let started =
-            SessionStarted { label: None, worktree: worktree.id.clone(), cwd, base, own: true };
+        let started = SessionStarted {
+            label: None,
+            worktree: worktree.id.clone(),
+            cwd,
+            base,
+            own: true,
+            launch: None,
+        };
         Ok((Site { worktree, repo }, started))
     }
 
@@ -277,6 +325,7 @@ impl Ledger {
     ) -> Option<Checked> {
         problems.note("label", require_label(ask.label.as_deref()));
         check_end(ask, problems);
+        check_turns(ask, problems);
         let by_rules = !ask.gates.is_empty() || ask.commit.is_some();
         let trust = if by_rules { problems.note("worktree", self.trust()) } else { None };
         let mut left_out = Vec::new();
@@ -358,7 +407,9 @@ impl Checked {
         programs.push((policy.clone(), paths));
         let next = self.next.zip(ask.next.as_ref()).map(|(checked, asked)| {
             let (policy_id, next_turn) = (clock::new_policy_id(), asked.next_turn);
-            let spec = checked.into_spec(&policy_id, group, &asked.ask, programs);
+            let mut spec = checked.into_spec(&policy_id, group, &asked.ask, programs);
+            // What ends with one ends with the last of those that follow it.
+            spec.end_session |= ask.turns.end_session;
             Box::new(NextPolicy { policy_id, next_turn, spec })
         });
         PolicySpec {
@@ -370,6 +421,9 @@ impl Checked {
             commit: self.commit,
             base: 0,
             on_stale: ask.on_stale.unwrap_or_default(),
+            on_end: ask.turns.on_end,
+            on_fail: ask.turns.on_fail.clone(),
+            end_session: ask.turns.end_session,
             expires: ask.expires,
             again: ask.again.clone(),
             next,
@@ -404,6 +458,50 @@ fn check_end(ask: &AttachAsk, problems: &mut Problems) {
     }
     if let Some(expires) = ask.expires.filter(|expires| *expires <= clock::now()) {
         problems.say(Code::BadTime, "expires", format!("{expires} is over"));
+    }
+}
+
+/// A policy says nothing to sessions, and ends none, that somebody else runs. Of a group it is enough that one can be told.
+fn check_launched(ask: &AttachAsk, members: &[(usize, Session)], problems: &mut Problems) {
+    let foreign = |session: &Session| session.launch.is_none();
+    if ask.turns.on_fail.is_some() && !members.is_empty() && members.iter().all(|(_, s)| foreign(s))
+    {
+        let why =
+            "no session of it was started by this program, which could tell none of a red gate";
+        problems.say(Code::NotPromptable, "onFail", why);
+    }
+    if ask.turns.end_session {
+        for (at, session) in members.iter().filter(|(_, s)| foreign(s)) {
+            let why = format!("{} was not started by this program", session.session_id);
+            problems.say(Code::NotLaunched, &format!("sessionIds[{at}]"), why);
+        }
+    }
+    if let Some(next) = &ask.next {
+        let mut found = Problems::default();
+        check_launched(&next.ask, members, &mut found);
+        problems.add_below("next", found);
+    }
+}
+
+/// Red gates that nobody has lead to nothing, and what may not be finished is for a person to see.
+fn check_turns(ask: &AttachAsk, problems: &mut Problems) {
+    if ask.turns.on_fail.is_some() && ask.gates.is_empty() {
+        problems.say(Code::Usage, "onFail", "without a gate nothing can be red");
+    }
+    if let Some(nudge) = ask.turns.on_fail.as_ref().and_then(|f| f.nudge.as_ref()) {
+        if nudge.trim().is_empty() {
+            problems.say(Code::Usage, "onFail.nudge", "it says nothing");
+        }
+        if nudge.len() > limits::NUDGE_BYTES {
+            let why =
+                format!("{} bytes, at most {} are accepted", nudge.len(), limits::NUDGE_BYTES);
+            problems.say(Code::TooMany, "onFail.nudge", why);
+        }
+    }
+    let no_ack = ask.commit.as_ref().is_some_and(|c| c.no_ack);
+    if no_ack && ask.turns.on_end == OnEnd::Gate {
+        let why = "what may not be finished is approved by a person";
+        problems.say(Code::NoAckNotAllowed, "onEnd", why);
     }
 }
 

@@ -14,7 +14,7 @@ use crate::{
         allowlist::{Allowlist, Denied, Listed, Place},
         git::{Git, GitError},
         program::{FixedPath, ProgramError},
-        settings::{SettingsError, protected},
+        settings::{RepoSettings, SettingsError, protected},
         trusted::{Trust, TrustedError},
     },
     sys::{
@@ -281,6 +281,31 @@ pub(super) fn anchor(top: &Path, typed: &OsStr) -> Result<String, LedgerError> {
         Some("") => Ok(".".to_owned()),
         Some(text) => Ok(text.to_owned()),
         None => Err(refused(Code::NoSuchCwd, "its name is not UTF-8 and cannot be recorded")),
+    }
+}
+
+/// How many policies may have their gates run at once.
+const CONCURRENCY: &str = "agentproto.gateConcurrency";
+
+fn concurrency(value: &str) -> Result<u32, SettingsError> {
+    let number = value.parse().ok().filter(|n| (1..=limits::GATE_CONCURRENCY_MAX).contains(n));
+    number.ok_or_else(|| SettingsError::Value {
+        key: CONCURRENCY.to_owned(),
+        value: value.to_owned(),
+        why: "not a number from 1 to 1024",
+    })
+}
+
+impl Ledger {
+    /// How many policies may have their gates run at once here: what a person set.
+    ///
+    /// # Errors
+    /// The settings cannot be read or understood.
+    pub fn gate_concurrency(&self) -> Result<u32, LedgerError> {
+        let settings = RepoSettings::load(&self.env, self.repo_id()?).map_err(settings_error)?;
+        let set = protected(&self.repo()?, &settings, CONCURRENCY).map_err(settings_error)?;
+        let number = set.map(|text| concurrency(&text)).transpose().map_err(settings_error)?;
+        Ok(number.unwrap_or(limits::GATE_CONCURRENCY))
     }
 }
 

@@ -159,6 +159,7 @@ pub(super) fn emit(gate: &[&str]) -> AttachAsk {
         commit: None,
         on_stale: None,
         expires: None,
+        turns: crate::ledger::TurnsAsk::default(),
         again: None,
         next: None,
     }

@@ -7,6 +7,7 @@
 mod ack;
 mod ack_rules;
 mod adopt;
+mod agents;
 mod attach;
 mod commit_rules;
 mod error;
@@ -27,7 +28,8 @@ mod upkeep;
 
 pub use ack::{AckAsk, AckGiven};
 pub use adopt::AdoptAsk;
-pub use attach::{AttachAsk, CommitAsk, GateAsk, GroupAsk, NextAsk};
+pub use agents::{LaunchPlace, StartAsk};
+pub use attach::{AttachAsk, CommitAsk, GateAsk, GroupAsk, NextAsk, TurnsAsk};
 pub use error::{LedgerError, Problem};
 pub use leftovers::Leftover;
 pub use query::{Elsewhere, Listed, Meant, Page, Query, Seen};

@@ -206,13 +206,21 @@ fn last_of(state: &State, entity: &Entity) -> Option<u64> {
 /// The entities an input names.
 fn touches(input: &Input) -> Vec<Entity> {
     match input {
-        Input::SessionAdopted { .. } | Input::CommitAsked { .. } => vec![],
-        Input::Reported { session, .. } => vec![Entity::Session(session.clone())],
+        Input::SessionAdopted { .. }
+        | Input::SessionLaunched { .. }
+        | Input::CommitAsked { .. } => vec![],
+        Input::Reported { session, .. }
+        | Input::TurnBegun { session }
+        | Input::RunEnded { session, .. }
+        | Input::PromptAsked { session, .. }
+        | Input::StopAsked { session, .. } => vec![Entity::Session(session.clone())],
         Input::PolicyAsked { spec, .. } => {
             let before = spec.again.iter().map(|again| Entity::Policy(again.of.clone()));
             spec.session_ids.iter().cloned().map(Entity::Session).chain(before).collect()
         }
         Input::GatesEnded { policy, .. }
+        | Input::NoSlot { policy, .. }
+        | Input::SlotFree { policy }
         | Input::CommitSigned { policy, .. }
         | Input::AckArrived { policy, .. }
         | Input::BranchMoved { policy }

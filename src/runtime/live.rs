@@ -50,12 +50,26 @@ pub struct Record {
     pub started_at: Timestamp,
 }
 
+/// What whoever had an effect before left of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Left {
+    /// Nothing is known of anybody.
+    Nothing,
+    /// It was taken, and nothing was started for it.
+    NothingStarted,
+    /// Something was started, and is gone.
+    Started,
+}
+
 /// An effect this process performs; dropping it gives the effect back.
 #[derive(Debug)]
 pub struct Live {
     file: File,
     path: PathBuf,
     record: Record,
+    left: Left,
+    /// Its file stays for whoever comes next.
+    leaves: bool,
 }
 
 /// Answer to the wish to perform an effect.
@@ -164,9 +178,11 @@ pub fn acquire(agent_dir: &Path, effect: &str) -> Result<Acquired, LiveError> {
         if !is_at(&file, &path).map_err(failed)? {
             continue;
         }
-        if let Some(left) = load(&path)? {
-            kill_leftovers(effect, &left)?;
+        let before = load(&path)?;
+        if let Some(left) = &before {
+            kill_leftovers(effect, left)?;
         }
+        let left = before.map_or(Left::Nothing, |before| before.left());
         let record = Record {
             owner: process::own().map_err(broken)?,
             runner: None,
@@ -174,7 +190,7 @@ pub fn acquire(agent_dir: &Path, effect: &str) -> Result<Acquired, LiveError> {
             started_at: clock::now(),
         };
         write(&file, &record).map_err(failed)?;
-        return Ok(Acquired::Mine(Live { file, path, record }));
+        return Ok(Acquired::Mine(Live { file, path, record, left, leaves: false }));
     }
 }
 
@@ -263,7 +279,66 @@ fn cancel_within(agent_dir: &Path, effect: &str, waited_ms: u64) -> Result<Cance
     }
 }
 
+impl Record {
+    /// What it tells of whoever wrote it. The runner is written down before it starts anything.
+    fn left(&self) -> Left {
+        if self.runner.is_none() && self.main.is_none() {
+            Left::NothingStarted
+        } else {
+            Left::Started
+        }
+    }
+}
+
+/// What the live file of an effect says, if it can be read: performed now, or left by the dead.
+#[must_use]
+pub fn record(agent_dir: &Path, effect: &str) -> Option<Record> {
+    load(&path_of(agent_dir, effect).ok()?).ok()?
+}
+
+/// True while a process performs an effect. Nothing is taken by the look.
+///
+/// # Errors
+/// The file cannot be looked at.
+pub fn is_held(agent_dir: &Path, effect: &str) -> Result<bool, LiveError> {
+    let path = path_of(agent_dir, effect)?;
+    let failed = |source| LiveError::File { path: path.clone(), source };
+    if !files::is_there(&path).map_err(|e| failed(e.source))? {
+        return Ok(false);
+    }
+    let file = match files::open_regular(&path) {
+        Ok(file) => file,
+        Err(e) if e.is_missing() => return Ok(false),
+        Err(e) => return Err(failed(e.source)),
+    };
+    match file.try_lock_shared() {
+        Ok(()) => Ok(false),
+        Err(TryLockError::WouldBlock) => Ok(true),
+        Err(TryLockError::Error(source)) => Err(failed(source)),
+    }
+}
+
 impl Live {
+    /// What whoever had it before left.
+    #[must_use]
+    pub fn left(&self) -> Left {
+        self.left
+    }
+
+    /// Says again that it was taken and nothing was started for it.
+    ///
+    /// # Errors
+    /// The file cannot be written.
+    pub fn renew(&self) -> Result<(), LiveError> {
+        write(&self.file, &self.record)
+            .map_err(|source| LiveError::File { path: self.path.clone(), source })
+    }
+
+    /// Gives it back as it was found: taken by somebody who is gone, and nothing was started for it.
+    pub fn leave(mut self) {
+        self.leaves = true;
+    }
+
     /// The locked file, to be inherited by the runner.
     pub(super) fn file(&self) -> &File {
         &self.file
@@ -298,7 +373,7 @@ impl Drop for Live {
     fn drop(&mut self) {
         // Removed while locked, and only our own: the folder may have been deleted and made anew. If it
         // fails the record names only processes that are gone.
-        if matches!(is_at(&self.file, &self.path), Ok(true)) {
+        if !self.leaves && matches!(is_at(&self.file, &self.path), Ok(true)) {
             let _ = files::remove_optional(&self.path);
         }
     }

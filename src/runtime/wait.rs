@@ -4,7 +4,10 @@
 //! true already ends the wait at once. A waiter performs what others left to do, so one in the background is
 //! enough of a daemon. It ends with the `git` wrapper that started it.
 
-use super::perform::{self, PerformError, Progress};
+use super::{
+    agent,
+    perform::{self, PerformError, Progress},
+};
 use crate::{
     code::{Code, exit},
     domain::{
@@ -13,6 +16,7 @@ use crate::{
         policy::{Policy, Status},
         session::{Session, Turn},
     },
+    engine,
     ledger::{Ledger, Query, Seen},
     limits,
     sys::process,
@@ -172,14 +176,30 @@ fn perform_for(ledger: &Ledger, ask: &WaitAsk, sign_end: Instant) -> Result<bool
     for target in &ask.targets {
         let policies = match target {
             Target::Policy(id) => vec![id.clone()],
-            Target::Session(id) => ledger.require_session(id)?.policies,
+            Target::Session(id) => {
+                agent::look_after(ledger, id)?;
+                let session = ledger.require_session(id)?;
+                settled &= !engine::is_session_due(&session);
+                session.policies
+            }
         };
         for id in policies {
             settled &= perform::policy_until(ledger, &id, Some(sign_end))? == Progress::Settled;
-            settled &= !changes_unseen(&ledger.require_policy(&id)?);
+            let policy = ledger.require_policy(&id)?;
+            settled &= !changes_unseen(&policy) && !has_agents(ledger, &policy)?;
         }
     }
     Ok(settled)
+}
+
+/// An agent that dies with whoever holds it tells nobody: somebody has to look.
+fn has_agents(ledger: &Ledger, policy: &Policy) -> Result<bool, PerformError> {
+    for id in &policy.spec.session_ids {
+        if engine::is_session_due(&ledger.require_session(id)?) {
+            return Ok(true);
+        }
+    }
+    Ok(false)
 }
 
 /// A branch that moves, a line in a note and the time leave no trace in the journal: somebody has to look.
@@ -267,7 +287,11 @@ fn of_policy(policy: &Policy, condition: Condition, after: u64) -> Option<u8> {
         Status::Done => Some(exit::DONE),
         Status::Blocked | Status::Cancelled => Some(exit::NO),
         Status::Signing | Status::AwaitingAck => Some(exit::PERSON),
-        Status::Watching | Status::Gating | Status::Committing => None,
+        Status::Watching
+        | Status::Queued
+        | Status::Gating
+        | Status::Nudging
+        | Status::Committing => None,
     };
     match condition {
         Condition::Settled | Condition::Done => outcome,

@@ -14,7 +14,7 @@ use rustix::process::{Pid, Signal};
 use std::{
     collections::BTreeMap,
     ffi::{CString, OsStr, OsString, c_char},
-    io,
+    io::{self, Seek as _, Write as _},
     os::{
         fd::{AsRawFd, BorrowedFd, RawFd},
         unix::{ffi::OsStrExt, process::CommandExt},
@@ -77,8 +77,8 @@ pub(super) fn start_apart(call: &Call) -> io::Result<Child> {
     command.spawn()
 }
 
-/// Starts the main process of a supervised tree: a session of its own without a terminal, stdin at end
-/// of file, pipes on stdout and stderr, default signals, killed when the calling thread dies.
+/// Starts the main process of a supervised tree: a session of its own without a terminal, stdin a file with what the
+/// call says (nothing: at its end at once), pipes on stdout and stderr, default signals, killed when the calling thread dies.
 ///
 /// # Errors
 /// The kernel cannot execute it, the directory is gone, or an argument holds a NUL byte.
@@ -86,7 +86,7 @@ pub fn start_tree(call: &Call) -> io::Result<Child> {
     let image = Image::new(call)?;
     let parent = rustix::process::getpid();
     let mut command = bare(call);
-    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    command.stdin(said(&call.stdin)?).stdout(Stdio::piped()).stderr(Stdio::piped());
     let set_up = move || {
         rustix::process::setsid()?;
         die_with(parent)?;
@@ -99,6 +99,18 @@ pub fn start_tree(call: &Call) -> io::Result<Child> {
         command.pre_exec(set_up);
     }
     command.spawn()
+}
+
+/// A stdin that holds these bytes, whoever reads them and when: no pipe, which somebody would have to fill.
+fn said(bytes: &[u8]) -> io::Result<Stdio> {
+    if bytes.is_empty() {
+        return Ok(Stdio::null());
+    }
+    let file = rustix::fs::memfd_create("stdin", rustix::fs::MemfdFlags::CLOEXEC)?;
+    let mut file = std::fs::File::from(file);
+    file.write_all(bytes)?;
+    file.rewind()?;
+    Ok(file.into())
 }
 
 /// Marks every descriptor above stderr close-on-exec, those too that this process inherited.

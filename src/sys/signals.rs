@@ -45,6 +45,39 @@ pub fn receive(signals: &[Signal]) -> io::Result<Signals> {
     }
 }
 
+/// Gives back what [`receive`] took over in this thread: the signals do again what they do by default.
+pub fn release(signals: &[Signal]) {
+    #[expect(unsafe_code, reason = "no safe interface to signal masks")]
+    // SAFETY: calls on a local, initialised set.
+    unsafe {
+        let mut set = std::mem::zeroed();
+        libc::sigemptyset(&raw mut set);
+        for signal in signals {
+            libc::sigaddset(&raw mut set, signal.as_raw());
+        }
+        libc::pthread_sigmask(libc::SIG_UNBLOCK, &raw const set, ptr::null_mut());
+    }
+}
+
+/// True when whoever started this process had it ignore a signal, as `nohup` does.
+#[must_use]
+pub fn is_ignored(signal: Signal) -> bool {
+    #[expect(unsafe_code, reason = "no safe interface to signal dispositions")]
+    // SAFETY: with a null pointer for the new action the call only fills in the local old one.
+    unsafe {
+        let mut now: libc::sigaction = std::mem::zeroed();
+        let asked = libc::sigaction(signal.as_raw(), ptr::null(), &raw mut now);
+        asked == 0 && now.sa_sigaction == libc::SIG_IGN
+    }
+}
+
+/// Ends this process as a signal does that nobody took over.
+pub fn die_of(signal: Signal) {
+    release(&[signal]);
+    // A process that cannot signal itself is not there.
+    let _ = rustix::process::kill_process(rustix::process::getpid(), signal);
+}
+
 impl Signals {
     /// The numbers of the signals that arrived, without waiting.
     ///

@@ -169,7 +169,11 @@ fn verdict_of(body: &Body) -> Option<Verdict> {
     match body {
         Body::GatePassed(_) => Some(Verdict::Pass),
         Body::PolicyFailed(e) => e.results.as_ref()?.last().map(|r| r.verdict),
-        Body::SessionStarted(_)
+        Body::Nudged(e) => e.results.last().map(|r| r.verdict),
+        Body::Prompted(_)
+        | Body::Stopping(_)
+        | Body::GatingQueued(_)
+        | Body::SessionStarted(_)
         | Body::TurnStarted(_)
         | Body::TurnEnded(_)
         | Body::InputAwaited(_)
@@ -299,10 +303,14 @@ fn body_of(kind: Kind, data: Value) -> Result<Body, serde_json::Error> {
         Kind::TurnEnded => Body::TurnEnded(serde_json::from_value(data)?),
         Kind::InputAwaited => Body::InputAwaited(serde_json::from_value(data)?),
         Kind::InputAnswered => Body::InputAnswered(serde_json::from_value(data)?),
+        Kind::Prompted => Body::Prompted(serde_json::from_value(data)?),
+        Kind::Stopping => Body::Stopping(serde_json::from_value(data)?),
         Kind::SessionExited => Body::SessionExited(serde_json::from_value(data)?),
         Kind::CommandDone => Body::CommandDone(serde_json::from_value(data)?),
         Kind::PolicyAttached => Body::PolicyAttached(serde_json::from_value(data)?),
         Kind::GatingStarted => Body::GatingStarted(serde_json::from_value(data)?),
+        Kind::GatingQueued => Body::GatingQueued(serde_json::from_value(data)?),
+        Kind::Nudged => Body::Nudged(serde_json::from_value(data)?),
         Kind::GatePassed => Body::GatePassed(serde_json::from_value(data)?),
         Kind::PolicyFailed => Body::PolicyFailed(serde_json::from_value(data)?),
         Kind::CommitReady => Body::CommitReady(serde_json::from_value(data)?),

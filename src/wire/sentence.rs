@@ -3,31 +3,30 @@
 use super::ack_line::AckLine;
 use crate::domain::{
     ack::Decision,
-    event::{Body, PolicyFailed},
+    event::{Body, PolicyFailed, SessionExited, SessionStarted},
     policy::{AckRecord, Outcome, Then},
-    session::Exit,
+    session::{Exit, Prompt},
 };
 
 /// Says what happened, in one line without control characters.
 #[must_use]
 pub fn sentence(body: &Body) -> String {
     one_line(&match body {
-        Body::SessionStarted(e) => match &e.label {
-            Some(label) => format!("registered as {label}"),
-            None => "registered".to_owned(),
+        Body::SessionStarted(e) => started(e),
+        Body::TurnStarted(e) => match &e.prompt {
+            Some(prompt) => format!("turn {} began with {}", e.turn, said(prompt)),
+            None => format!("turn {} began", e.turn),
         },
-        Body::TurnStarted(e) => format!("turn {} began", e.turn),
         Body::TurnEnded(e) => {
             let how = if e.inferred { ", nobody said so" } else { "" };
             format!("turn {} ended: {}{how}", e.turn, e.reason.as_str())
         }
         Body::InputAwaited(e) => format!("waits for an answer ({} open)", e.requests.len()),
         Body::InputAnswered(_) => "got its answer".to_owned(),
-        Body::SessionExited(e) => match &e.exit {
-            Exit::Code(code) => format!("exited with {code}"),
-            Exit::Signal(name) => format!("killed by {name}"),
-            Exit::Unknown => "is gone".to_owned(),
-        },
+        Body::Prompted(e) if e.interrupt => format!("is interrupted by {}", said(&e.prompt)),
+        Body::Prompted(e) => format!("is to be given {}", said(&e.prompt)),
+        Body::Stopping(e) => because("is to end", e.because.as_deref()),
+        Body::SessionExited(e) => exited(e),
         Body::CommandDone(e) => match e.code {
             Some(code) => format!("command ended with {code}: {}", e.argv.join(" ")),
             None => format!("command ended: {}", e.argv.join(" ")),
@@ -37,6 +36,14 @@ pub fn sentence(body: &Body) -> String {
             Some(because) => format!("gate run {} began: {because}", e.attempt),
             None => format!("gate run {} began", e.attempt),
         },
+        Body::GatingQueued(e) => {
+            format!("gate run {} waits: as many gates run as may at once", e.attempt)
+        }
+        Body::Nudged(e) => {
+            let told =
+                because(&format!("gate run {} is {}", e.attempt, e.reason), e.because.as_deref());
+            format!("{told}; {} told of it", e.sessions.len())
+        }
         Body::GatePassed(e) => match e.outcome {
             Some(Outcome::NoOp) => "gates green, nothing to commit".to_owned(),
             Some(Outcome::Passed | Outcome::Committed) => "gates green".to_owned(),
@@ -57,6 +64,39 @@ pub fn sentence(body: &Body) -> String {
         },
         Body::AckRefused(e) => format!("{}: {}", e.outcome, e.because),
     })
+}
+
+fn started(event: &SessionStarted) -> String {
+    let what = match &event.launch {
+        Some(launch) => format!("started, {}", launch.argv.first().map_or("", String::as_str)),
+        None => "registered".to_owned(),
+    };
+    match &event.label {
+        Some(label) => format!("{what} as {label}"),
+        None => what,
+    }
+}
+
+/// What a prompt is; what a person said may be long, and is in the data.
+fn said(prompt: &Prompt) -> String {
+    match prompt {
+        Prompt::Text(_) => "a prompt".to_owned(),
+        Prompt::Nudge { policy, attempt } => format!("what gate run {attempt} of {policy} said"),
+    }
+}
+
+fn exited(event: &SessionExited) -> String {
+    let how = match &event.exit {
+        Exit::Code(code) => format!("exited with {code}"),
+        Exit::Signal(name) => format!("killed by {name}"),
+        Exit::NotStarted => "was not started".to_owned(),
+        Exit::Unknown => "is gone".to_owned(),
+    };
+    because(&how, event.because.as_deref())
+}
+
+fn because(what: &str, because: Option<&str>) -> String {
+    because.map_or_else(|| what.to_owned(), |why| format!("{what}: {why}"))
 }
 
 fn attached(then: Then, gates: usize) -> String {

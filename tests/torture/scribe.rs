@@ -43,9 +43,17 @@ impl Line {
 
     fn session(&self) -> Outcome<&SessionId> {
         match &self.input {
-            Input::SessionAdopted { session, .. } | Input::Reported { session, .. } => Ok(session),
+            Input::SessionAdopted { session, .. }
+            | Input::Reported { session, .. }
+            | Input::SessionLaunched { session, .. }
+            | Input::TurnBegun { session }
+            | Input::RunEnded { session, .. }
+            | Input::PromptAsked { session, .. }
+            | Input::StopAsked { session, .. } => Ok(session),
             Input::PolicyAsked { .. }
             | Input::CommitAsked { .. }
+            | Input::NoSlot { .. }
+            | Input::SlotFree { .. }
             | Input::GatesEnded { .. }
             | Input::CommitSigned { .. }
             | Input::AckArrived { .. }

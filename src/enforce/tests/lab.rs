@@ -10,7 +10,7 @@ use crate::{
         input::{Asked as Request, Covers, GateRun, Input, JudgedAck, Report, RunEnd, Signature},
         oid::Oid,
         path::RepoPath,
-        policy::{AckRecord, Candidate, CommitSpec, OnStale, PolicySpec, Then},
+        policy::{AckRecord, Candidate, CommitSpec, OnEnd, OnStale, PolicySpec, Then},
         session::EndReason,
         time::Timestamp,
     },
@@ -117,6 +117,7 @@ impl Lab {
             cwd: ".".into(),
             base: Some(self.rev("HEAD")),
             own: false,
+            launch: None,
         };
         self.record(Input::SessionAdopted { session: id.clone(), started });
         id
@@ -169,6 +170,9 @@ impl Lab {
             base: 0,
             on_stale: OnStale::Regate,
             expires: odd.ended.then(|| clock::now().plus_ms(2_000)),
+            on_end: OnEnd::Finished,
+            on_fail: None,
+            end_session: false,
             again: None,
             next: None,
         };

@@ -97,6 +97,46 @@ const POLICY: &str = "
     cancelled     cancel       terminal
     cancelled     dismiss      terminal
     cancelled     signed       terminal
+    unknown       no-slot      no-such-policy
+    unknown       slot-free    no-such-policy
+    watching      no-slot      terminal
+    watching      slot-free    terminal
+    gating        no-slot      policy:queued
+    gating        slot-free    terminal
+    signing       no-slot      terminal
+    signing       slot-free    terminal
+    awaiting-ack  no-slot      terminal
+    awaiting-ack  slot-free    terminal
+    committing    no-slot      terminal
+    committing    slot-free    terminal
+    done          no-slot      terminal
+    done          slot-free    terminal
+    blocked       no-slot      terminal
+    blocked       slot-free    terminal
+    cancelled     no-slot      terminal
+    cancelled     slot-free    terminal
+    queued        gates        terminal
+    queued        ack          not-awaiting
+    queued        moved        terminal
+    queued        impossible   terminal
+    queued        away         terminal
+    queued        late         policy:failed
+    queued        cancel       policy:cancelled
+    queued        dismiss      not-blocked
+    queued        signed       terminal
+    queued        no-slot      terminal
+    queued        slot-free    policy:gating
+    nudging       gates        terminal
+    nudging       ack          not-awaiting
+    nudging       moved        terminal
+    nudging       impossible   terminal
+    nudging       away         terminal
+    nudging       late         policy:failed+session:exited
+    nudging       cancel       policy:cancelled+session:exited
+    nudging       dismiss      not-blocked
+    nudging       signed       terminal
+    nudging       no-slot      terminal
+    nudging       slot-free    terminal
 ";
 
 const SESSION: &str = "
@@ -177,6 +217,8 @@ fn policy_input(word: &str) -> Input {
             let unsigned = unsigned().candidate.commit;
             Input::CommitSigned { policy, unsigned, candidate: candidate() }
         }
+        "no-slot" => Input::NoSlot { policy, attempt: 1 },
+        "slot-free" => Input::SlotFree { policy },
         "late" => Input::TimeUp { policy },
         "cancel" => Input::CancelAsked { policy, because: None },
         "dismiss" => Input::DismissAsked { policy, because: None },
@@ -230,7 +272,7 @@ fn session_in(state: &str) -> World {
 #[test]
 fn every_policy_state_against_every_input() {
     let rows = rows(POLICY);
-    assert_eq!(rows.len(), (Status::ALL.len() + 1) * 9);
+    assert_eq!(rows.len(), (Status::ALL.len() + 1) * 11);
     for [state, word, expected] in rows {
         let mut world = policy_in(state);
         if word == "late" {

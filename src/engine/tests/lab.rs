@@ -7,11 +7,14 @@ use crate::{
         event::{Entity, Recorded, SessionStarted},
         gate::{GateEnd, GateResult, Verdict},
         ids::{PolicyId, SessionId},
-        input::{Asked, Covers, GateRun, Input, JudgedAck, Report, RunEnd, Signature},
+        input::{AgentEnd, Asked, Covers, GateRun, Input, JudgedAck, Report, RunEnd, Signature},
         oid::Oid,
         path::RepoPath,
-        policy::{AckRecord, Candidate, CommitSpec, OnStale, Policy, PolicySpec, Then, Unsigned},
-        session::{EndReason, Session},
+        policy::{
+            AckRecord, Candidate, CommitSpec, OnEnd, OnFail, OnStale, Policy, PolicySpec, Then,
+            Unsigned,
+        },
+        session::{Adapter, EndReason, Exit, Launch, Session},
         time::Timestamp,
     },
     engine::{Decision, ENGINE, Effect, Illegal, Now, State, Stepped, decide, due, step},
@@ -66,6 +69,7 @@ pub(super) fn started() -> SessionStarted {
         cwd: ".".into(),
         base: Some(oid(0xba)),
         own: false,
+        launch: None,
     }
 }
 
@@ -92,6 +96,9 @@ pub(super) fn spec(then: Then, sessions: &[usize]) -> PolicySpec {
         commit: (then == Then::Commit).then_some(commit),
         base: 0,
         on_stale: OnStale::Regate,
+        on_end: OnEnd::Finished,
+        on_fail: None,
+        end_session: false,
         expires: None,
         again: None,
         next: None,
@@ -220,6 +227,33 @@ impl World {
         self.ask(Input::SessionAdopted { session: ses(session), started: started() }).unwrap();
     }
 
+    /// Asks for an agent that we start, with a policy on it or without.
+    pub(super) fn launch(&mut self, session: usize, policy: Option<PolicySpec>) -> String {
+        let argv = vec!["agent".to_owned()];
+        let launch = Some(Launch { adapter: Adapter::Process, argv, reprompt: false });
+        let policy = policy.map(|spec| (pol(session), spec));
+        self.answer(Input::SessionLaunched {
+            session: ses(session),
+            started: SessionStarted { launch, ..started() },
+            prompt: None,
+            busy: vec![],
+            policy,
+        })
+    }
+
+    /// A run of an agent that we started begins and ends so.
+    pub(super) fn run_of(&mut self, session: usize, exit: Exit) -> String {
+        let begun = self.answer(Input::TurnBegun { session: ses(session) });
+        format!("{begun}; {}", self.ended(session, exit))
+    }
+
+    /// The run that goes on ends so.
+    pub(super) fn ended(&mut self, session: usize, exit: Exit) -> String {
+        let end = AgentEnd { exit, inferred: false, interrupted: false, because: None };
+        let turn = self.session(session).turn;
+        self.answer(Input::RunEnded { session: ses(session), turn, end })
+    }
+
     pub(super) fn report(&mut self, session: usize, report: Report) -> String {
         self.answer(Input::Reported { session: ses(session), report, key: None })
     }
@@ -269,6 +303,9 @@ fn recorded(seq: u64, event: crate::domain::event::Event) -> Recorded {
 
 /// A policy in one of its states, reached by asking: the words of the tables.
 pub(super) fn policy_in(state: &str) -> World {
+    if state == "nudging" {
+        return nudging();
+    }
     let mut world = World::new();
     if state == "unknown" {
         return world;
@@ -279,6 +316,10 @@ pub(super) fn policy_in(state: &str) -> World {
     }
     world.report(1, end_turn(EndReason::Completed));
     if state == "gating" {
+        return world;
+    }
+    if state == "queued" {
+        world.ask(Input::NoSlot { policy: pol(1), attempt: 1 }).unwrap();
         return world;
     }
     if state == "blocked" {
@@ -299,6 +340,16 @@ pub(super) fn policy_in(state: &str) -> World {
     if state == "done" {
         world.ask(Input::BranchMoved { policy: pol(1) }).unwrap();
     }
+    world
+}
+
+/// A policy whose gates were red, on an agent that we start.
+fn nudging() -> World {
+    let on_fail = Some(OnFail { nudge: None, max_retries: 2, reprompt: true });
+    let mut world = World::default();
+    world.launch(1, Some(PolicySpec { on_fail, ..spec(Then::Commit, &[1]) }));
+    world.run_of(1, Exit::Code(0));
+    world.gates(1, RunEnd::Red { code: Code::GateRed, because: None });
     world
 }
 

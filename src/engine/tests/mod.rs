@@ -6,6 +6,7 @@ mod effects;
 mod ends;
 mod gates;
 mod lab;
+mod launch;
 mod next;
 mod random;
 mod reports;

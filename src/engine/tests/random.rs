@@ -249,7 +249,7 @@ fn assert_last(world: &World, last: u64, subject: &Entity) {
 
 fn check_policy(world: &World, policy: &Policy) {
     let standing: Vec<Member> =
-        policy.spec.session_ids.iter().map(|id| world.state.member(id, policy.spec.base)).collect();
+        world.state.standing(policy).into_iter().map(|(_, member)| member).collect();
     if policy.status == Status::Watching {
         assert!(standing.iter().any(|m| *m != Member::Finished), "a finished turn is lost");
         assert!(!standing.contains(&Member::Gone), "waits for somebody who is gone");
@@ -271,7 +271,7 @@ fn check_policy(world: &World, policy: &Policy) {
     let landed = policy.outcome == Some(Outcome::Committed);
     assert_eq!(landed, policy.commit_sha.is_some());
     if landed || policy.status == Status::Committing {
-        let asked = policy.spec.commit.as_ref().unwrap().needs_ack();
+        let asked = policy.spec.needs_ack();
         let enough = if asked { there == needed } else { there == 0 };
         assert!(enough, "landed without the answers it needs");
         assert!(policy.green && policy.candidate.is_some());

@@ -8,13 +8,14 @@ use crate::{
         ack::{AckOutcome, Decision},
         event::{
             AckRefused, Body, CommandDone, CommitReady, Committed, Entity, Event, GatePassed,
-            GatingStarted, InputAnswered, InputAwaited, Kind, PolicyAcked, PolicyAttached,
-            PolicyCancelled, PolicyDismissed, PolicyFailed, SessionExited, TurnEnded, TurnStarted,
+            GatingQueued, GatingStarted, InputAnswered, InputAwaited, Kind, Nudged, PolicyAcked,
+            PolicyAttached, PolicyCancelled, PolicyDismissed, PolicyFailed, Prompted,
+            SessionExited, Stopping, TurnEnded, TurnStarted,
         },
         gate::Verdict,
         input::Report,
-        policy::{AckRecord, Candidate, Outcome, Then},
-        session::{EndReason, Exit},
+        policy::{AckRecord, Candidate, OnFail, Outcome, Then},
+        session::{EndReason, Exit, Prompt},
     },
     engine::{Illegal, State},
 };
@@ -26,9 +27,16 @@ const POLICY: &str = "
     watching      policy:failed        blocked
     watching      policy:cancelled     cancelled
     gating        policy:gating        gating
+    gating        policy:queued        queued
+    gating        policy:nudged        nudging
     gating        policy:passed        green
     gating        policy:failed        blocked
     gating        policy:cancelled     cancelled
+    queued        policy:gating        gating
+    queued        policy:failed        blocked
+    queued        policy:cancelled     cancelled
+    nudging       policy:failed        blocked
+    nudging       policy:cancelled     cancelled
     green         policy:commit-ready  awaiting-ack
     signing       policy:gating        gating
     signing       policy:commit-ready  awaiting-ack
@@ -45,10 +53,12 @@ const POLICY: &str = "
     blocked       policy:dismissed     blocked
 ";
 
-const POLICY_STATES: [&str; 10] = [
+const POLICY_STATES: [&str; 12] = [
     "unknown",
     "watching",
+    "queued",
     "gating",
+    "nudging",
     "green",
     "signing",
     "awaiting-ack",
@@ -79,6 +89,33 @@ const SESSION: &str = "
     ended    session:exited          exited
 ";
 
+/// The same of an agent that we start: what it is told waits, and it can be stopped.
+const LAUNCHED: &str = "
+    none     session:turn-start      running
+    none     session:turn-end        ended
+    none     session:awaiting-input  none
+    none     session:input-answered  none
+    none     session:prompted        none
+    none     session:stopping        none
+    none     session:command-done    none
+    none     session:exited          exited
+    running  session:turn-end        ended
+    running  session:awaiting-input  running
+    running  session:input-answered  running
+    running  session:prompted        running
+    running  session:stopping        running
+    running  session:command-done    running
+    running  session:exited          exited
+    ended    session:turn-start      running
+    ended    session:turn-end        ended
+    ended    session:awaiting-input  ended
+    ended    session:input-answered  ended
+    ended    session:prompted        ended
+    ended    session:stopping        ended
+    ended    session:command-done    ended
+    ended    session:exited          exited
+";
+
 const SESSION_STATES: [&str; 5] = ["unknown", "none", "running", "ended", "exited"];
 
 fn rows(table: &'static str) -> BTreeMap<(&'static str, &'static str), &'static str> {
@@ -97,16 +134,26 @@ fn body(kind: Kind, turn: u64, attempt: u32) -> Body {
     let key = None;
     match kind {
         Kind::SessionStarted => started().into(),
-        Kind::TurnStarted => TurnStarted { turn, key }.into(),
+        Kind::TurnStarted => TurnStarted { turn, prompt: None, key }.into(),
         Kind::TurnEnded => {
             TurnEnded { turn, reason: EndReason::Completed, inferred: false, key }.into()
         }
         Kind::InputAwaited => InputAwaited { requests: vec![], key }.into(),
         Kind::InputAnswered => InputAnswered { id: None, key }.into(),
-        Kind::SessionExited => SessionExited { exit: Exit::Code(0), key }.into(),
+        Kind::Prompted => {
+            let prompt = Prompt::Text("go on".into());
+            Prompted { prompt, interrupt: false, key }.into()
+        }
+        Kind::Stopping => Stopping { because: None }.into(),
+        Kind::SessionExited => {
+            let (exit, inferred, because) = (Exit::Code(0), false, None);
+            SessionExited { exit, inferred, because, key }.into()
+        }
         Kind::CommandDone => CommandDone { argv: vec![], code: None, key }.into(),
         Kind::PolicyAttached => PolicyAttached { spec: spec(Then::Commit, &[1]) }.into(),
         Kind::GatingStarted => gating(attempt).into(),
+        Kind::GatingQueued => GatingQueued { attempt }.into(),
+        Kind::Nudged => told_of_red(attempt).into(),
         Kind::GatePassed => passed(1, None).into(),
         Kind::PolicyFailed => failed().into(),
         Kind::CommitReady => CommitReady { candidate: candidate(), ack: true }.into(),
@@ -128,6 +175,12 @@ fn gating(attempt: u32) -> GatingStarted {
 fn passed(attempt: u32, outcome: Option<Outcome>) -> GatePassed {
     let results = vec![result(Verdict::Pass)];
     GatePassed { attempt, results, voided: 0, outcome, noted_on: None, unsigned: None }
+}
+
+fn told_of_red(attempt: u32) -> Nudged {
+    let (reason, results) = ("gate-red".to_owned(), vec![result(Verdict::Fail)]);
+    let sessions = vec![ses(1)];
+    Nudged { attempt, sessions, reason, because: None, results, voided: 0, noted_on: None }
 }
 
 fn failed() -> PolicyFailed {
@@ -163,7 +216,12 @@ fn of_session(body: impl Into<Body>) -> Event {
 /// A world with policy 1 in this state; `green` is the half batch that only `step` can see.
 fn with_policy(state: &str) -> World {
     if state != "green" {
-        return policy_in(state);
+        let mut world = policy_in(state);
+        let retries = Some(OnFail { nudge: None, max_retries: 2, reprompt: false });
+        if let Some(policy) = world.state.policies.get_mut(&pol(1)) {
+            policy.spec.on_fail = retries;
+        }
+        return world;
     }
     let mut world = policy_in("gating");
     world.state = world.force(of_policy(passed(1, None))).unwrap().state;
@@ -201,9 +259,9 @@ fn session_word(state: &State) -> &'static str {
     let session = &state.sessions[&ses(1)];
     match (&session.process, &session.turn_state) {
         (Process::Exited(_), _) => "exited",
-        (Process::Unknown, Turn::None) => "none",
-        (Process::Unknown, Turn::Running) => "running",
-        (Process::Unknown, Turn::Ended { .. }) => "ended",
+        (_, Turn::None) => "none",
+        (_, Turn::Running) => "running",
+        (_, Turn::Ended { .. }) => "ended",
     }
 }
 
@@ -215,7 +273,9 @@ fn every_policy_state_against_every_kind() {
         for kind in Kind::ALL {
             // A gate run that begins is the next one, a gate run that ends the present one.
             let present = world.state.policies.get(&pol(1)).map_or(0, |p| p.attempt);
-            let attempt = if kind == Kind::GatingStarted { present + 1 } else { present.max(1) };
+            // One that waited for its turn is the present one.
+            let next = kind == Kind::GatingStarted && state != "queued";
+            let attempt = if next { present + 1 } else { present.max(1) };
             let stepped = world.force(of_policy(body(kind, 1, attempt)));
             match (rows.remove(&(state, kind.as_str())), stepped) {
                 (Some(to), Ok(stepped)) => {
@@ -238,9 +298,34 @@ fn every_policy_state_against_every_kind() {
 
 #[test]
 fn every_session_state_against_every_kind() {
-    let mut rows = rows(SESSION);
-    for state in SESSION_STATES {
-        let world = with_session(state);
+    check_sessions(SESSION, &SESSION_STATES, with_session);
+}
+
+#[test]
+fn every_state_of_an_agent_that_we_start_against_every_kind() {
+    check_sessions(LAUNCHED, &SESSION_STATES[1..], with_agent);
+}
+
+fn with_agent(state: &str) -> World {
+    let mut world = World::default();
+    world.launch(1, None);
+    let steps: &[Kind] = match state {
+        "none" => &[],
+        "running" => &[Kind::TurnStarted],
+        "ended" => &[Kind::TurnStarted, Kind::TurnEnded],
+        "exited" => &[Kind::SessionExited],
+        other => panic!("no state {other}"),
+    };
+    for kind in steps {
+        world.state = world.force(of_session(body(*kind, 1, 1))).unwrap().state;
+    }
+    world
+}
+
+fn check_sessions(table: &'static str, states: &[&'static str], make: fn(&str) -> World) {
+    let mut rows = rows(table);
+    for state in states.iter().copied() {
+        let world = make(state);
         let running = state == "running";
         for kind in Kind::ALL {
             let present = world.state.sessions.get(&ses(1)).map_or(0, |s| s.turn);

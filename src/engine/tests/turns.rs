@@ -71,7 +71,7 @@ fn an_inferred_end_finishes_nothing() {
     emit(&mut world, 1, Covers::LastAndNext);
     world.report(1, begin());
     assert_eq!(world.report(1, begin()), "session:turn-end+session:turn-start");
-    assert_eq!(world.state.member(&ses(1), 0), Member::AtWork);
+    assert_eq!(world.state.standing(world.policy(1)), [(ses(1), Member::AtWork)]);
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! A policy asked for once more: what was recorded, as if it were typed.
 
-use super::{AttachAsk, CommitAsk, GateAsk, GroupAsk, NextAsk};
+use super::{AttachAsk, CommitAsk, GateAsk, GroupAsk, NextAsk, TurnsAsk};
 use crate::{
     domain::{
         gate::Gate,
@@ -47,6 +47,11 @@ impl AttachAsk {
             ungated: commits && spec.gates.is_empty(),
             commit: spec.commit.as_ref().map(commit),
             on_stale: Some(spec.on_stale).filter(|_| commits),
+            turns: TurnsAsk {
+                on_end: spec.on_end,
+                on_fail: spec.on_fail.clone(),
+                end_session: spec.end_session,
+            },
             expires: spec.expires,
             again: None,
             next: spec.next.as_ref().map(|next| {

@@ -26,7 +26,7 @@ fn at(ledger: &Ledger, ms: i64) {
     let session: SessionId = "ses_01arz3ndektsv4rrffq69g5fav".parse().unwrap();
     let append = |s: &crate::store::Snapshot<'_>| {
         let subject = Entity::Session(session.clone());
-        let body = Body::TurnStarted(TurnStarted { turn: s.next_seq, key: None });
+        let body = Body::TurnStarted(TurnStarted { turn: s.next_seq, prompt: None, key: None });
         let recorded = Recorded {
             seq: s.next_seq,
             at: Timestamp::from_ms(ms),

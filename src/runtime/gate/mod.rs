@@ -3,3 +3,4 @@
 pub mod environment;
 pub mod log;
 pub mod shell;
+pub mod slots;

@@ -3,6 +3,7 @@
 use super::{
     PerformError, Progress, Step,
     hooks::{self, Stopped},
+    queue::{self, Turn},
     subject::{Made, Place, Subject, Trouble, trouble},
 };
 use crate::{
@@ -44,6 +45,10 @@ pub(super) fn run(ledger: &Ledger, policy: &Policy, attempt: u32) -> Result<Step
         Acquired::Busy { owner } => return Ok(Step::Stop(Progress::Held { owner })),
     };
     // Whoever held it before may have finished it.
+    let slot = match queue::slot_for(ledger, &policy.policy_id, attempt)? {
+        Turn::Now(slot) => slot,
+        Turn::Over => return Ok(Step::Again),
+    };
     let policy = ledger.require_policy(&policy.policy_id)?;
     if policy.status != Status::Gating || policy.attempt != attempt {
         return Ok(Step::Again);
@@ -52,6 +57,7 @@ pub(super) fn run(ledger: &Ledger, policy: &Policy, attempt: u32) -> Result<Step
         Ok(place) => Session { place, live: &live, attempt }.run()?,
         Err(trouble) => (ended(trouble, vec![], 0, None), vec![]),
     };
+    drop(slot);
     let touches = [crate::domain::event::Entity::Policy(policy.policy_id.clone())];
     let id = policy.policy_id.clone();
     let recorded =
@@ -343,6 +349,8 @@ impl Session<'_> {
             env: gate_env(ledger.env(), OsStr::new(&allowed.path), &allowed.extra, &vars, &cwd),
             cwd,
             timeout_ms: self.time_left(gate),
+            stdin: vec![],
+            ring: None,
         };
         let ran = match runner::run(self.live, &allowed.own, &spec) {
             Ok(ran) => ran,

@@ -206,6 +206,8 @@ impl Hooks<'_> {
             cwd: worktree.top.clone(),
             env,
             timeout_ms: deadline_ms(self.place.policy),
+            stdin: vec![],
+            ring: None,
         };
         let own = env::own_program().map_err(PerformError::OwnProgram)?;
         let ran = match runner::run(self.live, &own, &spec) {

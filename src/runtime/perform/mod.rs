@@ -10,6 +10,7 @@ mod gates;
 mod hooks;
 mod land;
 mod notes;
+mod queue;
 mod sign;
 mod subject;
 
@@ -24,7 +25,7 @@ use crate::{
     },
     engine::{self, Effect},
     ledger::{Ledger, Recording},
-    runtime::live,
+    runtime::{agent, live},
     sys::{
         env, exec,
         spawn::{Call, SpawnError},
@@ -93,6 +94,9 @@ pub fn policy_until(
         // Once a call: who keeps appending to the note keeps nobody here.
         if !std::mem::replace(&mut looked, true) && ledger.take_answers(&policy)? {
             continue;
+        }
+        for session in &policy.spec.session_ids {
+            agent::look_after(ledger, session)?;
         }
         let mut again = false;
         for effect in engine::due(&policy) {

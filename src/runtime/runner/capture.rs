@@ -4,7 +4,7 @@
 //! dropped; at most [`limits::OUTPUT_HEAD_BYTES`] and [`limits::OUTPUT_TAIL_BYTES`] are held.
 
 use super::message::Raw;
-use crate::limits;
+use crate::{limits, runtime::output::Ring};
 use serde::{Deserialize, Serialize};
 use std::{
     collections::VecDeque,
@@ -69,8 +69,8 @@ impl Stream {
         self.pipe.as_ref().map(File::as_fd)
     }
 
-    /// Reads once; the number of bytes, 0 when there is nothing now or never again.
-    pub(super) fn read(&mut self) -> io::Result<usize> {
+    /// Reads once, and passes it on; the number of bytes, 0 when there is nothing now or never again.
+    pub(super) fn read(&mut self, ring: &mut Option<Ring>) -> io::Result<usize> {
         let Some(pipe) = &mut self.pipe else { return Ok(0) };
         match pipe.read(&mut self.chunk) {
             Ok(0) => {
@@ -79,6 +79,7 @@ impl Stream {
             }
             Ok(count) => {
                 self.kept.add(&self.chunk[..count]);
+                pass_on(ring, &self.chunk[..count]);
                 Ok(count)
             }
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(0),
@@ -89,15 +90,22 @@ impl Stream {
 
     /// Reads what is in the pipe and closes it. Bounded, since a descriptor can have been passed to a
     /// process outside the tree that goes on writing.
-    pub(super) fn finish(mut self) -> io::Result<Captured> {
+    pub(super) fn finish(mut self, ring: &mut Option<Ring>) -> io::Result<Captured> {
         let mut left = limits::OUTPUT_DRAIN_BYTES;
         while left > 0 {
-            match self.read()? {
+            match self.read(ring)? {
                 0 => break,
                 count => left = left.saturating_sub(count),
             }
         }
         Ok(self.kept.finish())
+    }
+}
+
+/// A full disk ends no agent: from then on its output is kept in memory alone.
+fn pass_on(ring: &mut Option<Ring>, bytes: &[u8]) {
+    if ring.as_mut().is_some_and(|ring| ring.append(bytes).is_err()) {
+        *ring = None;
     }
 }
 

@@ -46,6 +46,8 @@ struct WireSpec {
     cwd: Raw,
     env: Vec<(Raw, Raw)>,
     timeout_ms: u64,
+    stdin: Raw,
+    ring: Option<Raw>,
 }
 
 impl Request {
@@ -58,12 +60,14 @@ impl Request {
             cwd: Raw::new(spec.cwd.as_os_str()),
             env: env.collect(),
             timeout_ms: spec.timeout_ms,
+            stdin: Raw(spec.stdin.clone()),
+            ring: spec.ring.as_ref().map(|ring| Raw::new(ring.as_os_str())),
         };
         Self { live, spec }
     }
 
     pub(super) fn into_parts(self) -> (RunSpec, LiveRef) {
-        let WireSpec { effect, program, args, cwd, env, timeout_ms } = self.spec;
+        let WireSpec { effect, program, args, cwd, env, timeout_ms, stdin, ring } = self.spec;
         let spec = RunSpec {
             effect,
             program: PathBuf::from(program.into_os()),
@@ -71,6 +75,8 @@ impl Request {
             cwd: PathBuf::from(cwd.into_os()),
             env: env.into_iter().map(|(k, v)| (k.into_os(), v.into_os())).collect(),
             timeout_ms,
+            stdin: stdin.0,
+            ring: ring.map(|ring| PathBuf::from(ring.into_os())),
         };
         (spec, self.live)
     }

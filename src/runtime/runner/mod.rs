@@ -50,6 +50,10 @@ pub struct RunSpec {
     pub env: Vec<(OsString, OsString)>,
     /// Deadline, milliseconds.
     pub timeout_ms: u64,
+    /// What it reads on stdin; none: the end of the file at once.
+    pub stdin: Vec<u8>,
+    /// Where its output is written as it comes, too ([`super::output`]).
+    pub ring: Option<PathBuf>,
 }
 
 /// How the main process ended.

@@ -99,6 +99,8 @@ impl Lab {
             cwd: self.path().into(),
             env: vec![("PATH".into(), "/usr/local/bin:/usr/bin:/bin".into())],
             timeout_ms,
+            stdin: vec![],
+            ring: None,
         }
     }
 

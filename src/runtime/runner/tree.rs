@@ -7,6 +7,7 @@
 use super::{Captured, Ended, Ran, RunSpec, capture::Stream};
 use crate::{
     limits,
+    runtime::output::Ring,
     sys::{
         exec, files,
         process::{self, ProcessId},
@@ -47,7 +48,7 @@ pub(super) fn supervise(
         Ok(child) => child,
         Err(error) => return Ok(Some(not_started(spec, &error))),
     };
-    let mut tree = match Tree::new(child, begun, spec.timeout_ms) {
+    let mut tree = match Tree::new(child, begun, spec) {
         Ok(tree) => tree,
         Err(error) => {
             signal_all(&process::descendants(std::process::id())?, Signal::KILL)?;
@@ -67,7 +68,7 @@ fn call(spec: &RunSpec) -> Call {
         args: spec.args.clone(),
         cwd: spec.cwd.clone(),
         env: spec.env.clone(),
-        stdin: Vec::new(),
+        stdin: spec.stdin.clone(),
         deadline_ms: spec.timeout_ms,
     }
 }
@@ -113,6 +114,7 @@ struct Tree {
     ended: Option<(WaitStatus, Instant)>,
     stdout: Stream,
     stderr: Stream,
+    ring: Option<Ring>,
     begun: Instant,
     next: Instant,
     phase: Phase,
@@ -121,7 +123,7 @@ struct Tree {
 }
 
 impl Tree {
-    fn new(mut child: Child, begun: Instant, timeout_ms: u64) -> io::Result<Self> {
+    fn new(mut child: Child, begun: Instant, spec: &RunSpec) -> io::Result<Self> {
         let lost = || io::Error::other("the started program has no pipes or no pid");
         let main = i32::try_from(child.id()).ok().and_then(Pid::from_raw).ok_or_else(lost)?;
         let (stdout, stderr) = (child.stdout.take(), child.stderr.take());
@@ -130,8 +132,9 @@ impl Tree {
             ended: None,
             stdout: Stream::new(stdout.ok_or_else(lost)?.into())?,
             stderr: Stream::new(stderr.ok_or_else(lost)?.into())?,
+            ring: spec.ring.as_deref().map(Ring::open).transpose()?,
             begun,
-            next: begun + Duration::from_millis(timeout_ms),
+            next: begun + Duration::from_millis(spec.timeout_ms),
             phase: Phase::Running,
             stop: None,
             signals: Vec::new(),
@@ -158,8 +161,8 @@ impl Tree {
                 self.escalate()?;
             }
             let ready = self.wait(news)?;
-            self.stdout.read()?;
-            self.stderr.read()?;
+            self.stdout.read(&mut self.ring)?;
+            self.stderr.read(&mut self.ring)?;
             if ready.signal && asked_to_end(&news.signals.take()?) {
                 self.stop_now(Stop::Cancelled)?;
             }
@@ -261,7 +264,7 @@ impl Tree {
         }
     }
 
-    fn finish(self) -> io::Result<Option<Ran>> {
+    fn finish(mut self) -> io::Result<Option<Ran>> {
         if self.stop == Some(Stop::OwnerGone) {
             return Ok(None);
         }
@@ -273,8 +276,8 @@ impl Tree {
             ended: if timed_out { Ended::TimedOut } else { ended(status)? },
             signals: self.signals,
             duration_ms: u64::try_from((at - self.begun).as_millis()).unwrap_or(u64::MAX),
-            stdout: self.stdout.finish()?,
-            stderr: self.stderr.finish()?,
+            stdout: self.stdout.finish(&mut self.ring)?,
+            stderr: self.stderr.finish(&mut self.ring)?,
             cancelled: self.stop == Some(Stop::Cancelled),
         }))
     }

@@ -33,6 +33,7 @@ pub const PROTECTED_KEYS: &[&str] = &[
     "agentproto.allowNoAck",
     "agentproto.allowedCommand",
     "agentproto.allowedSignersFile",
+    "agentproto.gateConcurrency",
     "agentproto.gateEnv",
     "agentproto.logRetention",
     "agentproto.path",

@@ -1,0 +1,268 @@
+//! What is shown while an agent works: one line that changes on a terminal, one line an event in a pipe, one object an
+//! event for programs.
+//!
+//! Contract: it is narration, so it goes to stderr and nothing depends on it; objects go to stdout, where they are what was
+//! asked for. It reads the journal as everybody does and performs nothing.
+
+use super::{
+    cx::Cx,
+    error::CliError,
+    seen,
+    text::{columns_of_stderr, cut, shown},
+};
+use crate::{
+    domain::{
+        cursor::Since,
+        ids::{PolicyId, SessionId},
+        policy::{Policy, Status},
+        session::{Session, Turn},
+    },
+    ledger::{Ledger, Query},
+    limits,
+    runtime::output,
+    sys::{clock, env::Env},
+};
+use std::{
+    io::{self, IsTerminal as _, Write as _},
+    path::PathBuf,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    thread::{self, JoinHandle},
+    time::Duration,
+};
+
+/// Signs of life, one after the other.
+const SPINNER: [char; 4] = ['|', '/', '-', '\\'];
+/// Bytes of output in which its last line is looked for.
+const LAST_LINE_BYTES: u64 = 4 * 1024;
+
+/// What is shown of an agent's own output.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Output {
+    /// Its last line, on a terminal.
+    LastLine,
+    /// All of it.
+    All,
+}
+
+/// Shows how things go until it is ended.
+pub(super) struct Progress {
+    over: Arc<AtomicBool>,
+    thread: Option<JoinHandle<Result<(), CliError>>>,
+}
+
+impl Progress {
+    /// Begins with the event after `after`.
+    pub(super) fn begin(
+        cx: &Cx,
+        (session, policy): (&SessionId, Option<&PolicyId>),
+        after: u64,
+        output: Output,
+    ) -> Self {
+        let over = Arc::new(AtomicBool::new(false));
+        let watch = Watch {
+            env: cx.env.clone(),
+            json: cx.json,
+            over: Arc::clone(&over),
+            session: session.clone(),
+            policy: policy.cloned(),
+            after,
+            output,
+        };
+        // Without a thread nothing is shown, and everything is done.
+        let thread = thread::Builder::new().spawn(move || watch.run()).ok();
+        Self { over, thread }
+    }
+
+    /// Shows what is left to show.
+    ///
+    /// # Errors
+    /// What a program was to be told could not be written.
+    pub(super) fn end(mut self) -> Result<(), CliError> {
+        self.over.store(true, Ordering::SeqCst);
+        let ended = self.thread.take().map(JoinHandle::join);
+        match ended {
+            Some(Ok(done)) => done,
+            Some(Err(_)) | None => Ok(()),
+        }
+    }
+}
+
+struct Watch {
+    env: Env,
+    json: bool,
+    over: Arc<AtomicBool>,
+    session: SessionId,
+    policy: Option<PolicyId>,
+    after: u64,
+    output: Output,
+}
+
+/// Where a watcher is.
+struct At {
+    since: Since,
+    written: u64,
+    round: usize,
+    /// The line that stands on the terminal.
+    line: Option<String>,
+    /// Columns of the terminal that stderr is, where one line is shown that changes.
+    columns: Option<usize>,
+}
+
+impl Watch {
+    fn run(self) -> Result<(), CliError> {
+        let cx = Cx::new(self.env.clone(), self.json);
+        let ledger = cx.ledger()?;
+        let dumb = self.env.text("TERM").is_none_or(|term| term == "dumb");
+        let live = !self.json && io::stderr().is_terminal() && !dumb;
+        let columns = live.then(|| columns_of_stderr(&self.env)).flatten();
+        let since = Since::Seq(self.after);
+        let mut at = At { since, written: 0, round: 0, line: None, columns };
+        loop {
+            let last = self.over.load(Ordering::SeqCst);
+            let shown = self.show(&cx, &ledger, &mut at);
+            if last || shown.is_err() {
+                clear(&mut at);
+                return shown;
+            }
+            thread::sleep(Duration::from_millis(limits::PROGRESS_MS));
+        }
+    }
+
+    fn show(&self, cx: &Cx, ledger: &Ledger, at: &mut At) -> Result<(), CliError> {
+        if self.output == Output::All {
+            self.show_output(cx, ledger, at)?;
+        }
+        self.show_events(cx, ledger, at)?;
+        if at.columns.is_some() {
+            self.show_line(ledger, at)?;
+        }
+        Ok(())
+    }
+
+    fn show_events(&self, cx: &Cx, ledger: &Ledger, at: &mut At) -> Result<(), CliError> {
+        let query = Query {
+            since: Some(at.since.clone()),
+            sessions: vec![self.session.clone()],
+            limit: limits::EVENTS_LIMIT_DEFAULT,
+            ..Query::default()
+        };
+        let page = ledger.events(&query)?;
+        for seen in &page.events {
+            if self.json {
+                cx.line(&seen::stream_object(seen))?;
+            } else {
+                clear(at);
+                cx.say(seen::exact_line(seen).trim_end());
+            }
+        }
+        if let Some(next) = page.next {
+            at.since = Since::Commit(next);
+        }
+        Ok(())
+    }
+
+    /// What the agent wrote since the last look, on stderr: it is no answer of ours.
+    fn show_output(&self, cx: &Cx, ledger: &Ledger, at: &mut At) -> Result<(), CliError> {
+        let piece = output::read(&self.dir(ledger), at.written, limits::OUTPUT_SHOWN_BYTES)?;
+        if piece.bytes.is_empty() {
+            return Ok(());
+        }
+        at.written = piece.next();
+        clear(at);
+        cx.screen(&as_text(&piece.bytes))
+    }
+
+    fn dir(&self, ledger: &Ledger) -> PathBuf {
+        output::dir_of(&ledger.store().location().agent_dir(), self.session.as_str())
+    }
+
+    fn show_line(&self, ledger: &Ledger, at: &mut At) -> Result<(), CliError> {
+        let session = ledger.require_session(&self.session)?;
+        let policy = self.policy.as_ref().map(|id| ledger.require_policy(id)).transpose()?;
+        let said = if self.output == Output::LastLine { self.last_line(ledger) } else { None };
+        at.round += 1;
+        let spin = SPINNER[at.round % SPINNER.len()];
+        let what = now_doing(&session, policy.as_ref());
+        let line = match said.filter(|_| session.turn_state == Turn::Running) {
+            Some(said) => format!("{spin} {what} · {said}"),
+            None => format!("{spin} {what}"),
+        };
+        let line = cut(&shown(&line), at.columns.unwrap_or(80).saturating_sub(1));
+        // Narration nobody can read is not worth a failure.
+        let _ = write!(io::stderr().lock(), "\r\u{1b}[K{line}");
+        at.line = Some(line);
+        Ok(())
+    }
+
+    fn last_line(&self, ledger: &Ledger) -> Option<String> {
+        let dir = self.dir(ledger);
+        let end = output::end(&dir).ok()?;
+        let most = usize::try_from(LAST_LINE_BYTES).ok()?;
+        let piece = output::read(&dir, end.saturating_sub(LAST_LINE_BYTES), most).ok()?;
+        let text = String::from_utf8_lossy(&piece.bytes).into_owned();
+        text.lines().rev().map(str::trim).find(|line| !line.is_empty()).map(str::to_owned)
+    }
+}
+
+/// What goes on, in a few words.
+fn now_doing(session: &Session, policy: Option<&Policy>) -> String {
+    let for_seconds = |since: crate::domain::time::Timestamp| {
+        let seconds = (clock::now().ms() - since.ms()).max(0) / 1000;
+        if seconds < 60 {
+            format!("{seconds}s")
+        } else {
+            format!("{}m{:02}s", seconds / 60, seconds % 60)
+        }
+    };
+    match policy.map(|p| (p.status, p)) {
+        Some((Status::Gating, p)) => {
+            let gate = p.spec.gates.first().map_or_else(String::new, |g| g.def.shown());
+            format!("gate {gate} · {}", for_seconds(p.since))
+        }
+        Some((Status::Queued, p)) => format!("waits for other gates · {}", for_seconds(p.since)),
+        Some((Status::Committing, _)) => "commits".to_owned(),
+        Some((
+            Status::Watching
+            | Status::Nudging
+            | Status::Signing
+            | Status::AwaitingAck
+            | Status::Done
+            | Status::Blocked
+            | Status::Cancelled,
+            p,
+        )) => format!("turn {} · {}", session.turn, for_seconds(p.since)),
+        None => format!("turn {} · {}", session.turn, for_seconds(session.since)),
+    }
+}
+
+/// What an agent wrote, made safe line by line.
+pub(super) fn as_text(bytes: &[u8]) -> String {
+    let text = String::from_utf8_lossy(bytes);
+    // A tab cannot hide anything.
+    let safe = |words: &str| shown(&words.replace('\t', "    "));
+    text.split_inclusive('\n')
+        .map(|line| match line.strip_suffix('\n') {
+            Some(words) => format!("{}\n", safe(words.strip_suffix('\r').unwrap_or(words))),
+            None => safe(line),
+        })
+        .collect()
+}
+
+fn clear(at: &mut At) {
+    if at.line.take().is_some() {
+        let _ = write!(io::stderr().lock(), "\r\u{1b}[K");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_an_agent_writes_is_shown_escaped_but_for_its_lines() {
+        assert_eq!(as_text(b"a\tb\r\n\x1b[2Jx\n\xff"), "a    b\n\\x1b[2Jx\n\u{fffd}");
+    }
+}
