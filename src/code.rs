@@ -73,6 +73,7 @@ codes! {
     NoSuchRevision "no-such-revision" NOT_FOUND "check the name with git rev-parse";
     NoSuchCursor "no-such-cursor" NOT_FOUND "take a cursor from git agentproto events --since tip";
     SegmentDropped "segment-dropped" NOT_FOUND "what was before is not kept any more: leave out --since to begin at the first kept event";
+    NoSuchSchema "no-such-schema" NOT_FOUND "list them: git agentproto schema";
     NoSuchEntity "no-such-entity" NOT_FOUND "list them: git agentproto status";
     Ambiguous "ambiguous" REFUSED "use an id";
 

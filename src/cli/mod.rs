@@ -34,6 +34,7 @@ mod policy_file;
 mod progress;
 mod review;
 mod run;
+mod schema;
 mod seen;
 mod session;
 mod settle;
@@ -123,6 +124,8 @@ enum Command {
     Gc(gc::GcArgs),
     /// The whole job in a directory made for it, explained as it goes
     Demo(demo::DemoArgs),
+    /// The JSON Schema of every object that is answered
+    Schema(schema::SchemaArgs),
     /// Explain a command, a code, or `exit-codes`
     Help(help::HelpArgs),
     /// Performs what is due for a policy; started detached by other commands
@@ -221,6 +224,7 @@ fn dispatch(cx: &Cx, command: Command) -> Result<u8, CliError> {
         Command::Fsck(args) => fsck::run(cx, &args),
         Command::Gc(args) => gc::run(cx, &args),
         Command::Demo(args) => demo::run(cx, args),
+        Command::Schema(args) => schema::run(cx, &args),
         Command::Help(args) => help::run(cx, &args),
         Command::Perform { policy } => {
             perform::policy(&cx.ledger()?, &policy)?;

@@ -4,6 +4,7 @@
 //! no wait is without a deadline. This is the only test module that starts programs, reads the process
 //! environment or sleeps.
 
+use crate::schemas;
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 use std::{
@@ -147,6 +148,7 @@ impl Run {
         if !self.stdin.is_empty() {
             self.command.stdin(Stdio::piped());
         }
+        let answers_json = self.answers_json();
         let (told, stdin) = (std::mem::take(&mut self.told), std::mem::take(&mut self.stdin));
         let mut child = self.start();
         let group = rustix::process::Pid::from_child(&child);
@@ -161,8 +163,58 @@ impl Run {
             panic!("still running after {CHILD_DEADLINE:?}: {told}");
         };
         let ended = ended.unwrap();
-        Output { status: ended.status, stdout: ended.stdout, stderr: ended.stderr, told }
+        let output =
+            Output { status: ended.status, stdout: ended.stdout, stderr: ended.stderr, told };
+        if answers_json {
+            hold_to_schemas(&output);
+        }
+        output
     }
+
+    /// True for a command of ours that is asked for JSON, whatever else is wrong with it.
+    fn answers_json(&self) -> bool {
+        let own = self.command.get_program() == env!("CARGO_BIN_EXE_git-agentproto");
+        let words: Vec<_> = self.command.get_args().take_while(|word| *word != "--").collect();
+        let words = match words.iter().position(|word| *word == "agentproto") {
+            Some(at) if self.command.get_program() == "git" => &words[at..],
+            _ if own => &words[..],
+            _ => return false,
+        };
+        words.iter().any(|word| *word == "--json")
+    }
+}
+
+/// Panics unless every line on stdout is an object as its schema says, and an error is nothing but one object on stderr.
+#[track_caller]
+fn hold_to_schemas(output: &Output) {
+    let objects = |text: &[u8]| -> Vec<Value> {
+        let lines = text.split_inclusive(|byte| *byte == b'\n');
+        let object = |line| {
+            serde_json::from_slice(line)
+                .unwrap_or_else(|e| panic!("no JSON on a line: {e}\n{output}"))
+        };
+        lines.map(object).collect()
+    };
+    let mut told = objects(&output.stdout);
+    let by_itself = output.status.code().is_some_and(|code| !matches!(code, 0 | 130 | 141 | 143));
+    if by_itself && told.is_empty() {
+        told = objects(&output.stderr);
+        assert_eq!(told.len(), 1, "not one error: {output}");
+    }
+    for object in &told {
+        let wrong = schemas::complaints(object);
+        assert!(wrong.is_empty(), "not as published:\n{}\n{object:#}\n{output}", wrong.join("\n"));
+    }
+}
+
+/// The schema that the binary prints under this name.
+#[expect(clippy::disallowed_methods, reason = "a look at the binary, without a machine of its own")]
+pub(crate) fn printed_schema(name: &str) -> Value {
+    let printed =
+        Command::new(env!("CARGO_BIN_EXE_git-agentproto")).args(["schema", name]).output();
+    let printed = printed.unwrap();
+    assert!(printed.status.success(), "no schema {name}: {printed:?}");
+    serde_json::from_slice(&printed.stdout).unwrap()
 }
 
 /// The hermetic machine. Its directory goes when it is dropped.

@@ -1,7 +1,7 @@
 //! The integration tests: the binary seen from outside, on real repositories made with the user's git.
 //!
 //! One binary, so that everything links once. `env` is the hermetic machine every test stands on, `house`
-//! the moves several tests share; `tidy` and `cases_doc` hold the sources and documents to their rules.
+//! the moves several tests share; `schemas` holds every JSON answer of any test against its schema; `tidy` and `cases_doc` hold the sources and documents to their rules.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot be set up has failed")]
 #![expect(clippy::disallowed_methods, reason = "tests look at the world as it is")]
@@ -40,9 +40,11 @@ mod mended;
 mod paths;
 mod planted;
 mod policies;
+mod policy_file;
 mod readme;
 mod refusals;
 mod repositories;
+mod schemas;
 mod sharing;
 mod signing;
 mod supervise;

@@ -182,6 +182,7 @@ const NOT_THERE: &[Row] = &[
     row("no-such-revision", 4, |_| {
         run(["session", "adopt", "--label", "s", "--cwd", ".", "--base", "nowhere"])
     }),
+    row("no-such-schema", 4, |_| run(["schema", "polcy"])),
     row("no-such-cursor", 4, |e| run(["events", "--since", &e.git(&["rev-parse", "HEAD"])])),
     row("segment-dropped", 4, |e| {
         e.adopt("s");
