@@ -84,7 +84,7 @@ impl Cx {
 
     /// Writes one JSON value as one line to stdout.
     pub(super) fn line(&self, value: &Value) -> Result<(), CliError> {
-        self.out(&format!("{value}\n"))
+        self.out(&text::json_line(value))
     }
 
     /// Answers: the object for programs, the text for people.

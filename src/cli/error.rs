@@ -3,7 +3,7 @@
 //! Contract: as text one or two lines a problem on stderr; with `--json` one object on stderr and nothing on
 //! stdout. The exit code is that of the first problem. A closed pipe is no error: nobody is left to tell.
 
-use super::text::{ago, shown, wrapped};
+use super::text::{ago, json_line, shown, wrapped};
 use crate::{
     code::Code,
     domain::{
@@ -120,7 +120,7 @@ impl CliError {
             return CLOSED_PIPE_EXIT;
         }
         let text =
-            if json { format!("{}\n", self.to_json()) } else { wrapped(&self.to_text(), columns) };
+            if json { json_line(&self.to_json()) } else { wrapped(&self.to_text(), columns) };
         // When stderr is gone as well, the exit code is all that is left to say it with.
         let _ = io::stderr().lock().write_all(text.as_bytes());
         self.code.exit()

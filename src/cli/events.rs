@@ -3,7 +3,7 @@
 //! Contract: a page ends with the position of the last entry examined, shown or not, so that the next page
 //! begins where this one ended and nothing is lost or told twice.
 
-use super::{args, cx::Cx, doubt, error::CliError, follow::follow, seen};
+use super::{args, cx::Cx, doubt, error::CliError, follow::follow, seen, text};
 use crate::{
     code::exit,
     domain::event::Kind,
@@ -46,8 +46,8 @@ pub(super) fn run(cx: &Cx, args: &EventsArgs) -> Result<u8, CliError> {
     }
     if args.follow {
         follow(cx, &ledger, query, limit, |event| match cx.json {
-            true => format!("{}\n", seen::stream_object(event)),
-            false => seen::exact_line(event),
+            true => text::json_line(&seen::stream_object(event)),
+            false => text::wrapped(&seen::exact_line(event), cx.columns),
         })?;
     } else {
         let page = ledger.events(&query)?;

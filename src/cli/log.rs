@@ -3,7 +3,7 @@
 //! Newest first, as `git log`; with `--follow` oldest first, the last few and then what comes, as `tail -f`.
 //! For a session or policy it is that entity's own story, found by the `Prev` of each of its events.
 
-use super::{cx::Cx, doubt, error::CliError, follow::follow, names::Names, seen};
+use super::{cx::Cx, doubt, error::CliError, follow::follow, names::Names, seen, text::json_line};
 use crate::{
     code::exit,
     domain::{cursor::Since, event::Entity},
@@ -86,7 +86,7 @@ fn goes_on_before(oldest: &Seen, entity: Option<&Entity>) -> Option<u64> {
 
 fn line(cx: &Cx, names: &Names, seen: &Seen) -> String {
     if cx.json {
-        return format!("{}\n", seen::stream_object(seen));
+        return json_line(&seen::stream_object(seen));
     }
     seen::story_line(seen, clock::now(), cx, names)
 }

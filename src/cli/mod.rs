@@ -182,11 +182,13 @@ fn run_words(words: Vec<OsString>, env: &Env) -> Result<u8, CliError> {
     let cli = match Cli::try_parse_from(words) {
         Ok(cli) => cli,
         Err(e) if matches!(e.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion) => {
-            Cx::new(env.clone(), false).out(&e.render().to_string())?;
+            let cx = Cx::new(env.clone(), false);
+            cx.out(&text::wrapped(&e.render().to_string(), cx.columns))?;
             return Ok(exit::DONE);
         }
         Err(e) if is_bare(&e) && !json => {
-            Cx::new(env.clone(), false).screen(&e.render().to_string())?;
+            let help = text::wrapped(&e.render().to_string(), text::columns_of_stderr(env));
+            Cx::new(env.clone(), false).screen(&help)?;
             return Ok(exit::USAGE);
         }
         Err(e) => return Err(CliError::usage(&e)),

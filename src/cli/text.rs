@@ -9,6 +9,7 @@ use crate::{domain::time::Timestamp, limits, sys::env::Env};
 
 pub(super) use crate::domain::time::{duration, typed_duration};
 
+use serde_json::Value;
 use std::{io, os::fd::AsFd};
 
 /// Columns assumed when nobody says.
@@ -43,6 +44,24 @@ fn hides(c: char) -> bool {
             '\u{ad}' | '\u{34f}' | '\u{61c}' | '\u{180e}' | '\u{200b}'..='\u{200f}'
             | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{fe00}'..='\u{fe0f}' | '\u{feff}'
             | '\u{fff9}'..='\u{fffb}' | '\u{e0000}'..='\u{e0fff}')
+}
+
+/// A JSON value on one line, ended by a newline. What [`shown`] escapes is escaped here, too, as JSON does it: a program
+/// reads the same value, and a terminal is not commanded by it.
+pub(super) fn json_line(value: &Value) -> String {
+    let mut out = String::new();
+    for c in value.to_string().chars() {
+        if c.is_control() || hides(c) {
+            let mut units = [0; 2];
+            c.encode_utf16(&mut units)
+                .iter()
+                .for_each(|unit| out.push_str(&format!("\\u{unit:04x}")));
+        } else {
+            out.push(c);
+        }
+    }
+    out.push('\n');
+    out
 }
 
 /// Digits of an object id on a terminal: enough for git to find it in any but the very largest repositories.
@@ -143,7 +162,13 @@ fn is_fixed(line: &str) -> bool {
     ["| ", "git ", "path "].iter().any(|start| words.starts_with(start))
 }
 
+/// What begins the line of a help that says how a command is called.
+const USAGE: &str = "Usage: ";
+
 fn broken(line: &str, columns: usize) -> String {
+    if let Some(call) = line.strip_prefix(USAGE) {
+        return broken_usage(call, columns);
+    }
     let (lead, rest) = line.split_at(begin_of_prose(line));
     let indent = if lead.trim().is_empty() { lead.len() + 4 } else { width(lead) };
     let mut out = lead.to_owned();
@@ -163,6 +188,36 @@ fn broken(line: &str, columns: usize) -> String {
         at += width(&word);
         out.push_str(&word);
         is_first = false;
+    }
+    out
+}
+
+/// How a command is called, broken between its parts: an option stays with its value, and what is in brackets together.
+fn broken_usage(call: &str, columns: usize) -> String {
+    let mut parts: Vec<String> = Vec::new();
+    for word in call.split(' ') {
+        let is_value = word.starts_with(|c: char| c.is_ascii_uppercase());
+        let joins = |last: &String| {
+            let opened = last.matches('[').count() > last.matches(']').count();
+            opened || (is_value && last.starts_with('-'))
+        };
+        match parts.last_mut().filter(|last| joins(last)) {
+            Some(last) => last.push_str(&format!(" {word}")),
+            None => parts.push(word.to_owned()),
+        }
+    }
+    let (mut out, mut at) = (USAGE.trim_end().to_owned(), USAGE.len() - 1);
+    for part in parts {
+        if at + 1 + width(&part) > columns {
+            out.push('\n');
+            out.push_str(&" ".repeat(USAGE.len() + 3));
+            at = USAGE.len() + 3;
+        } else {
+            out.push(' ');
+            at += 1;
+        }
+        at += width(&part);
+        out.push_str(&part);
     }
     out
 }
@@ -309,11 +364,32 @@ mod tests {
     }
 
     #[test]
+    fn json_keeps_every_value_and_commands_no_terminal() {
+        let value = Value::from("\u{1b}[2K\n\u{7f}\u{9b}\u{202e}\u{e0041}é日\"");
+        let line = json_line(&value);
+        let want = r#""\u001b[2K\n\u007f\u009b\u202e\udb40\udc41é日\"""#;
+        assert_eq!(line, format!("{want}\n"));
+        assert_eq!(serde_json::from_str::<Value>(&line).unwrap(), value);
+    }
+
+    #[test]
     fn object_ids_and_nothing_else_are_shortened() {
         assert_eq!(short_oid(&"a1".repeat(20)), "a1a1a1a1a1a1");
         for word in ["a1".repeat(19), "g".repeat(40), "é".repeat(20), String::new()] {
             assert_eq!(short_oid(&word), word);
         }
+    }
+
+    #[test]
+    fn how_a_command_is_called_is_broken_between_its_parts() {
+        let usage =
+            "Usage: git agentproto commit --path PATH... -m MSG [OPTIONS] [-- GATE...]\n\nx";
+        let want = "Usage: git agentproto commit --path PATH... -m MSG [OPTIONS]\n          [-- GATE...]\n\nx";
+        assert_eq!(wrapped(usage, Some(60)), want);
+        assert_eq!(wrapped(usage, Some(100)), usage);
+        let narrow = wrapped(usage, Some(40));
+        assert!(narrow.lines().all(|line| line.len() <= 40), "{narrow}");
+        assert!(narrow.contains("--path PATH...") && narrow.contains("[-- GATE...]"), "{narrow}");
     }
 
     #[test]

@@ -1,70 +1,6 @@
-//! What holds for every command: help, usage errors, streams.
+//! What commands say beside their answers: help for programs, errors, exit codes. What holds for every command is in `contract`.
 
 use crate::{env::TestEnv, house::text};
-use std::{fs::File, process::Stdio};
-
-/// Every command of this version, in the order of the help.
-const COMMANDS: &[&[&str]] = &[
-    &["commit"],
-    &["attach"],
-    &["status"],
-    &["ack"],
-    &["log"],
-    &["events"],
-    &["wait"],
-    &["verify"],
-    &["fsck"],
-    &["gc"],
-    &["policy"],
-    &["policy", "attach"],
-    &["policy", "list"],
-    &["policy", "show"],
-    &["policy", "wait"],
-    &["policy", "ack"],
-    &["policy", "cancel"],
-    &["session"],
-    &["session", "adopt"],
-    &["session", "report"],
-    &["session", "list"],
-    &["session", "show"],
-    &["allow"],
-    &["trust"],
-    &["init"],
-    &["demo"],
-];
-
-/// Commands that only look, need no argument and answer with one object.
-const READING: &[&[&str]] = &[
-    &["status"],
-    &["events"],
-    &["policy", "list"],
-    &["policy", "list", "--all"],
-    &["session", "list"],
-];
-
-fn with(command: &[&'static str], more: &[&'static str]) -> Vec<&'static str> {
-    command.iter().chain(more).copied().collect()
-}
-
-#[test]
-fn every_command_explains_itself() {
-    let env = TestEnv::bare();
-    for command in COMMANDS {
-        let out = env.ap(&with(command, &["-h"])).exits(0);
-        assert!(out.out().contains("Usage") && out.stderr.is_empty(), "{out}");
-    }
-    for words in [&["-h"] as &[&str], &["help"]] {
-        let out = env.ap(words).exits(0);
-        for command in COMMANDS {
-            assert!(out.out().contains(command[0]), "'{}' is not in:\n{out}", command[0]);
-        }
-    }
-    // Both say that what follows `--` is the gate.
-    for command in ["attach", "commit"] {
-        let out = env.ap(&[command, "-h"]).exits(0);
-        assert!(out.out().contains("-- GATE") || out.out().contains("-- <GATE"), "{out}");
-    }
-}
 
 #[test]
 fn help_is_for_programs_too() {
@@ -93,21 +29,6 @@ fn no_command_lists_the_commands() {
     let out = env.ap(&["--json"]).exits(129);
     let error: serde_json::Value = serde_json::from_str(&out.err()).unwrap();
     assert_eq!(error["error"]["code"], "usage");
-}
-
-#[test]
-fn unknown_words_are_usage_errors() {
-    let env = TestEnv::new();
-    for command in COMMANDS {
-        let out = env.ap(&with(command, &["--no-such-flag"])).exits(129);
-        assert!(out.stdout.is_empty() && out.err().contains("usage"), "{out}");
-    }
-    for words in [&[] as &[&str], &["no-such-command"], &["policy"], &["policy", "no-such"]] {
-        let out = env.ap(words).exits(129);
-        assert!(out.stdout.is_empty() && !out.stderr.is_empty(), "{out}");
-    }
-    let out = env.ap(&["statu"]).exits(129);
-    assert!(out.err().contains("status"), "no near miss named: {out}");
 }
 
 #[test]
@@ -150,77 +71,6 @@ fn text_errors_say_code_and_next_step() {
         assert!(out.err().contains(word), "'{word}' is not in: {out}");
     }
     assert!(out.stdout.is_empty());
-}
-
-#[test]
-fn reading_commands_answer_one_object_whatever_the_user_configured() {
-    let env = TestEnv::new();
-    env.governed("f.txt");
-    for (name, value) in [
-        ("color.ui", "always"),
-        ("log.showSignature", "true"),
-        ("status.short", "true"),
-        ("column.ui", "always"),
-        ("core.abbrev", "4"),
-        ("log.decorate", "full"),
-        ("diff.external", "/bin/false"),
-        ("log.date", "relative"),
-    ] {
-        env.global(name, value);
-    }
-    for command in READING {
-        let out = env.ap(&with(command, &["--json"])).exits(0);
-        assert!(text(&out.json(), "schema").starts_with("agentproto/"), "{out}");
-        let plain = env.ap(&with(command, &[])).exits(0).out();
-        assert!(!plain.contains('\u{1b}'), "colour in a pipe: {plain:?}");
-    }
-}
-
-#[test]
-fn a_closed_pipe_ends_quietly_and_a_full_device_does_not() {
-    let env = TestEnv::new();
-    env.governed("f.txt");
-    // So that every list has something to write.
-    env.awaiting("open.txt");
-    for command in READING {
-        for more in [&[] as &[&str], &["--json"]] {
-            let mut child = env.tool(&with(command, more)).start();
-            drop(child.stdout.take());
-            let out = child.wait_with_output().unwrap();
-            let said = String::from_utf8_lossy(&out.stderr);
-            assert!(said.is_empty(), "{command:?} with a closed pipe says: {said}");
-            assert!(!matches!(out.status.code(), Some(1..=129)), "{command:?}: {}", out.status);
-
-            let full = File::options().write(true).open("/dev/full").unwrap();
-            let out = env.tool(&with(command, more)).stdout(Stdio::from(full)).done();
-            assert!(out.code() != 0 && !out.stderr.is_empty(), "a full device: {out}");
-            assert!(!out.err().contains("panicked"), "{out}");
-        }
-    }
-}
-
-#[test]
-fn reading_appends_nothing() {
-    let env = TestEnv::new();
-    let (policy, _) = env.governed("f.txt");
-    let session = env.adopt("looked at");
-    let before = env.snapshot();
-    for command in READING {
-        env.ap(command).exits(0);
-    }
-    for args in [
-        &["policy", "show", &policy] as &[&str],
-        &["session", "show", &session],
-        &["status", &policy],
-        &["log"],
-        &["log", &policy],
-        &["verify", "main~1..main"],
-        &["events", "--since", "tip"],
-        &["wait", &policy, "--until", "done", "--timeout", "0s"],
-    ] {
-        env.ap(args).exits(0);
-    }
-    before.assert_same(&env.snapshot(), "reading");
 }
 
 /// Exit code and answer of `wait`.

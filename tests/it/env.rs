@@ -396,6 +396,29 @@ impl TestEnv {
         self.tool(args).dir(dir).done()
     }
 
+    /// `git agentproto ARGS…` on a terminal this wide, where stdout and stderr are one.
+    #[track_caller]
+    pub(crate) fn on_terminal<S: AsRef<OsStr>>(&self, columns: usize, args: &[S]) -> Output {
+        self.on_terminal_typing(columns, args, "")
+    }
+
+    /// The same with somebody who types these lines.
+    #[track_caller]
+    pub(crate) fn on_terminal_typing<S: AsRef<OsStr>>(
+        &self,
+        columns: usize,
+        args: &[S],
+        typed: &str,
+    ) -> Output {
+        let args = args.iter().map(|arg| arg.as_ref().to_str().unwrap());
+        let command = shell_words::join(["git", "agentproto"].into_iter().chain(args));
+        let command = format!("stty cols {columns} rows 50; exec {command}");
+        let run = self.run("script", &["-qec", &command, "/dev/null"]).stdin(typed);
+        let mut output = run.env("TERM", "xterm").env("COLUMNS", columns.to_string()).done();
+        output.stdout = output.out().replace("\r\n", "\n").into_bytes();
+        output
+    }
+
     /// The binary itself, without git in between: the pid is its own.
     pub(crate) fn binary(&self, args: &[&str]) -> Run {
         self.run(env!("CARGO_BIN_EXE_git-agentproto"), args)

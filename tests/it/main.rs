@@ -17,6 +17,7 @@ mod cases_journal;
 mod cases_staging;
 mod cases_store;
 mod cli_contract;
+mod contract;
 mod copies;
 mod corpus;
 mod detached;

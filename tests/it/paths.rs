@@ -242,3 +242,49 @@ fn what_changes_the_rules_needs_an_ack_in_every_spelling() {
     env.write("docs/agentproto.json", "{}\n");
     commit(&env, &["--path", "docs/agentproto.json"]).exits(0);
 }
+
+#[test]
+fn case_190_paths_are_those_of_where_the_caller_stands() {
+    let env = ready();
+    let (dir, deep) = (env.repo().join("d"), env.repo().join("d/e"));
+    for name in ["x", "d/x", "d/e/other"] {
+        env.write(name, "1\n");
+    }
+    let landed = |out: Output| {
+        let paths = out.exits(0).json()["paths"].clone();
+        assert_eq!(json!(env.paths_of("main")), paths);
+        paths
+    };
+    // The gate runs at the top wherever the caller stands.
+    let gate = ["ls", "d/x"];
+    assert_eq!(landed(env.commit_in(&dir, &["x"], &gate)), json!(["d/x"]));
+    assert_eq!(landed(env.commit_in(&dir, &["../x"], &gate)), json!(["x"]));
+    env.write("d/x", "2\n");
+    assert_eq!(landed(env.commit_in(&dir, &["e/../x"], &gate)), json!(["d/x"]));
+    env.write("x", "2\n");
+    let absolute = env.repo().join("x");
+    assert_eq!(landed(env.commit_in(&deep, &[absolute.to_str().unwrap()], &gate)), json!(["x"]));
+    env.write("x", "3\n");
+    env.write("d/x", "3\n");
+    let args = ["-C", "d", "commit", "--json", "--no-ack", "-m", "m", "--path", "x", "--", "true"];
+    assert_eq!(landed(env.ap(&args)), json!(["d/x"]));
+    // No file of that name is here, though one is above.
+    let before = env.git(&["rev-parse", "main"]);
+    let out = env.commit_in(&deep, &["x"], &gate).exits(2);
+    assert_eq!(out.json()["reason"], "no-such-path", "{out}");
+    assert_eq!(env.git(&["rev-parse", "main"]), before);
+    // What is answered does not hang on where one stands: places are absolute, files count from the top.
+    let session = env.ap_in(&deep, &["session", "adopt", "--label", "s", "--cwd", ".", "--json"]);
+    assert_eq!(session.exits(0).json()["cwd"], deep.to_str().unwrap());
+    for words in [
+        &["status", "--json"] as &[&str],
+        &["policy", "list", "--all", "--json"],
+        &["session", "show", "s", "--json"],
+    ] {
+        assert_eq!(
+            env.ap_in(&deep, words).exits(0).json(),
+            env.ap(words).exits(0).json(),
+            "{words:?}"
+        );
+    }
+}
