@@ -35,6 +35,8 @@ pub(super) struct Cx {
     pub(super) columns: Option<usize>,
     /// What the store has to tell beside the answer of the command.
     said: RefCell<Vec<Said>>,
+    /// What programs hear once it is known that no error comes, which stays alone on stderr.
+    held_back: RefCell<Vec<String>>,
 }
 
 impl Cx {
@@ -44,7 +46,7 @@ impl Cx {
             || env.text("TERM").is_none_or(|t| t == "dumb");
         let paint = Paint { on: terminal && !plain };
         let columns = terminal.then(|| text::columns(&env));
-        Self { env, json, paint, columns, said: RefCell::default() }
+        Self { env, json, paint, columns, said: RefCell::default(), held_back: RefCell::default() }
     }
 
     /// Opens the repository of the current directory.
@@ -68,8 +70,14 @@ impl Cx {
         Ok(ledger)
     }
 
-    /// Says what the store had to tell while the command ran.
+    /// Warns of something that was found before the answer is made: people at once, programs with the answer.
+    pub(super) fn warn(&self, line: String) {
+        if self.json { self.held_back.borrow_mut().push(line) } else { self.say(&line) }
+    }
+
+    /// Says what was found, and what the store had to tell, while the command ran.
     pub(super) fn say_what_was_found(&self) {
+        self.held_back.take().iter().for_each(|line| self.say(line));
         for said in self.said.borrow().iter() {
             said.take().iter().for_each(|line| self.say(line));
         }

@@ -29,7 +29,7 @@ pub(super) fn say(cx: &Cx, ledger: &Ledger) -> Vec<Doubt> {
             }),
         }
     }
-    doubts.iter().for_each(|doubt| cx.say(&format!("warning: {}", doubt.text)));
+    doubts.iter().for_each(|doubt| cx.warn(format!("warning: {}", doubt.text)));
     doubts
 }
 

@@ -24,6 +24,8 @@ pub(super) fn follow(
     most: Option<usize>,
     show: impl Fn(&Seen) -> String,
 ) -> Result<(), CliError> {
+    // A stream may never end.
+    cx.say_what_was_found();
     let parent = process::parent();
     let mut left = most.unwrap_or(usize::MAX);
     loop {
