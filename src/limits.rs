@@ -173,6 +173,10 @@ pub const SCRATCH_STALE_MS: u64 = 3600 * 1000;
 pub const PACK_STALE_MS: u64 = 24 * 3600 * 1000;
 /// Patterns of protected paths that a policy may have.
 pub const PROTECT_PATTERNS: usize = 64;
+/// Patterns of one scope gate.
+pub const SCOPE_PATTERNS: usize = 256;
+/// Paths outside the scope that the kept output of a scope gate lists.
+pub const SCOPE_LISTED: usize = 1000;
 /// Longest regular expression for a gate's output, bytes.
 pub const REQUIRE_OUTPUT_BYTES: usize = 1024;
 /// Largest program that such an expression may become, bytes.

@@ -147,6 +147,7 @@ fn line(sessions: &[SessionId], n: u64) -> Line {
         worktree: ".".into(),
         cwd: ".".into(),
         base: None,
+        dirty_base: false,
         own: false,
         launch: None,
     };

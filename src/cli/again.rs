@@ -7,7 +7,7 @@ use super::{cx::Cx, error::CliError, names::Names, text};
 use crate::{
     code::Code,
     domain::{
-        gate::GateDef,
+        gate::{Gate, GateDef},
         path::RepoPath,
         policy::{CommitSpec, OnStale, Policy, PolicySpec},
         session::Session,
@@ -87,7 +87,11 @@ fn has_flags(policy: &Policy, is_alone: bool) -> bool {
     let alike = |a: &GateDef, b: &GateDef| {
         (&a.cwd, a.timeout_ms, &a.protect) == (&b.cwd, b.timeout_ms, &b.protect)
     };
-    let same = gates.iter().zip(gates.iter().skip(1)).all(|(a, b)| alike(&a.def, &b.def));
+    let shells: Vec<&GateDef> = gates.iter().filter_map(Gate::shell).map(|g| &g.def).collect();
+    // Flags make one scope, judged first.
+    let first = usize::from(matches!(gates.first(), Some(Gate::Scope(_))));
+    let same = shells.windows(2).all(|pair| alike(pair[0], pair[1]))
+        && gates.len() == shells.len() + first;
     let in_its_place = gate_session.is_none() || (is_alone && commit.is_some());
     same && in_its_place && next.is_none()
 }
@@ -196,21 +200,30 @@ fn end_words(policy: &Policy) -> Vec<String> {
 
 fn gate_words(policy: &Policy) -> Vec<String> {
     let mut words = Vec::new();
-    let Some((last, before)) = policy.spec.gates.split_last() else {
-        words.extend(policy.spec.commit.is_some().then(|| "--ungated".to_owned()));
-        return words;
-    };
-    if last.def.cwd != "." {
-        words.extend(["--gate-cwd".to_owned(), last.def.cwd.clone()]);
+    let gates = &policy.spec.gates;
+    words
+        .extend((policy.spec.commit.is_some() && gates.is_empty()).then(|| "--ungated".to_owned()));
+    for gate in gates {
+        match gate {
+            Gate::Scope(gate) => {
+                words.extend(gate.scope.iter().map(|pattern| format!("--scope={pattern}")));
+            }
+            Gate::Shell(_) => {}
+        }
     }
-    if last.def.timeout_ms != limits::GATE_TIMEOUT_DEFAULT_MS {
-        words.extend(["--gate-timeout".to_owned(), text::typed_duration(last.def.timeout_ms)]);
+    let shells: Vec<&GateDef> = gates.iter().filter_map(Gate::shell).map(|g| &g.def).collect();
+    let Some((last, before)) = shells.split_last() else { return words };
+    if last.cwd != "." {
+        words.extend(["--gate-cwd".to_owned(), last.cwd.clone()]);
     }
-    words.extend(last.def.require_output.iter().map(|wanted| format!("--require-output={wanted}")));
-    words.extend(last.def.protect.iter().map(|pattern| format!("--protect={pattern}")));
-    words.extend(before.iter().flat_map(|g| ["--gate".to_owned(), g.def.shown()]));
+    if last.timeout_ms != limits::GATE_TIMEOUT_DEFAULT_MS {
+        words.extend(["--gate-timeout".to_owned(), text::typed_duration(last.timeout_ms)]);
+    }
+    words.extend(last.require_output.iter().map(|wanted| format!("--require-output={wanted}")));
+    words.extend(last.protect.iter().map(|pattern| format!("--protect={pattern}")));
+    words.extend(before.iter().flat_map(|def| ["--gate".to_owned(), def.shown()]));
     words.push("--".to_owned());
-    words.extend(last.def.argv().map(str::to_owned));
+    words.extend(last.argv().map(str::to_owned));
     words
 }
 
@@ -233,7 +246,10 @@ fn commit_words(commit: &CommitSpec, place: &Place) -> Vec<OsString> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cli::testing::policy;
+    use crate::{
+        cli::testing::policy,
+        domain::gate::{ScopeGate, ShellGate},
+    };
 
     const FLAGS: &str =
         "--label nightly --path 'a b' -m 'add it' --gate-cwd sub --gate-timeout 2s -- ls 'a b'";
@@ -271,12 +287,19 @@ mod tests {
     #[test]
     fn conditions_of_the_gates_are_asked_again_too() {
         let mut blocked = policy("blocked");
-        let def = &mut blocked.spec.gates[0].def;
+        let Gate::Shell(ShellGate { def, .. }) = &mut blocked.spec.gates[0] else { panic!() };
         def.require_output = Some("^ok$".into());
         def.protect = vec!["/tests/".into(), "!x".into()];
         let line = words(&blocked, &[], &Place::default()).unwrap();
         let flags = "'--require-output=^ok$' '--protect=/tests/' '--protect=!x' -- ls 'a b'";
         assert!(line.ends_with(flags), "{line}");
+        let scope = ScopeGate { scope: vec!["src/**".into(), "!x".into()] };
+        blocked.spec.gates.insert(0, Gate::Scope(scope));
+        let line = words(&blocked, &[], &Place::default()).unwrap();
+        assert!(line.contains(" '--scope=src/**' '--scope=!x' --gate-cwd sub "), "{line}");
+        assert!(has_flags(&blocked, true));
+        blocked.spec.gates.rotate_left(1);
+        assert!(!has_flags(&blocked, true), "flags have it first");
     }
 
     #[test]

@@ -62,9 +62,12 @@ pub(super) fn policy(cx: &Cx, ledger: &Ledger, policy: &Policy) -> Result<Value,
 /// The gates with the program file each resolved to at attach; `path` is null where this machine does not know.
 fn gates(ledger: &Ledger, policy: &Policy) -> Value {
     let paths = ledger.attached_programs(&policy.policy_id).ok().flatten().unwrap_or_default();
-    let shown = policy.spec.gates.iter().enumerate().map(|(index, gate)| {
+    let mut paths = paths.into_iter();
+    let shown = policy.spec.gates.iter().map(|gate| {
         let mut shown = json!(gate);
-        shown["path"] = paths.get(index).map(|path| path.display().to_string()).into();
+        if gate.shell().is_some() {
+            shown["path"] = paths.next().map(|path| path.display().to_string()).into();
+        }
         shown
     });
     shown.collect()
@@ -322,6 +325,7 @@ pub(super) fn session_short(session: &Session) -> Value {
         "label": session.label,
         "worktree": session.worktree,
         "base": session.base,
+        "dirtyBase": session.dirty_base,
         "process": process,
         "exit": exit,
         "turn": session.turn,

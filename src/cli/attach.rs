@@ -28,9 +28,10 @@ use std::{ffi::OsString, path::PathBuf};
 pub(super) const USAGE: &str = "git agentproto attach SESSION... [OPTIONS] [-- GATE...]";
 
 /// What a file says in place of flags.
-const FLAGS: [&str; 29] = [
+const FLAGS: [&str; 30] = [
     "gate_session",
     "then",
+    "scope",
     "gates",
     "gate_cwd",
     "gate_timeout",
@@ -134,6 +135,9 @@ impl GateArgs {
 /// Flags of gates.
 #[derive(clap::Args)]
 pub(super) struct GateFlags {
+    /// Where files may differ from the commit the session started from, in gitignore syntax; may repeat; judged first
+    #[arg(long, value_name = "GLOB", allow_hyphen_values = true)]
+    scope: Vec<String>,
     /// A gate in one word, split like a shell would; runs before the one after --
     #[arg(long = "gate", value_name = "'CMD ARGS'", allow_hyphen_values = true)]
     gates: Vec<String>,
@@ -331,7 +335,7 @@ pub(super) fn ask(
         protect: gates.protect,
         ungated: gates.ungated,
         gate_cwd: gates.gate_cwd,
-        gates: gate_asks(&gates.gates, words)?,
+        gates: gate_asks(gates.scope, &gates.gates, words)?,
         commit: if wants_commit { Some(commit.ask(cx)?) } else { None },
         on_stale: common.on_stale.map(OnStale::from),
         turns: TurnsAsk::default(),
@@ -346,9 +350,16 @@ pub(super) fn ask(
     })
 }
 
-/// Gates run in the order given, those in one word before the one after `--`.
-fn gate_asks(in_one_word: &[String], last: Vec<String>) -> Result<Vec<GateAsk>, CliError> {
+/// Gates run in the order given, the scope before all others, those in one word before the one after `--`.
+fn gate_asks(
+    scope: Vec<String>,
+    in_one_word: &[String],
+    last: Vec<String>,
+) -> Result<Vec<GateAsk>, CliError> {
     let mut all = Vec::new();
+    if !scope.is_empty() {
+        all.push(GateAsk::Scope(scope));
+    }
     for text in in_one_word {
         args::require_no_shell("--gate", text)?;
         all.push(GateAsk::of(args::command_words("--gate", text)?));

@@ -16,7 +16,7 @@ use crate::{
     code::{Code, exit},
     domain::{
         candidate::is_head,
-        gate::{GateDef, GateEnd, GateResult, Verdict},
+        gate::{Gate, GateEnd, GateResult, Verdict},
         ids::{PolicyId, SessionId},
         input::Input,
         policy::{NextPolicy, OnStale, Policy, PolicySpec, Status},
@@ -212,7 +212,7 @@ fn purpose(policy: &Policy) -> String {
 }
 
 fn gate_list(spec: &PolicySpec) -> String {
-    spec.gates.iter().map(|g| g.def.shown()).collect::<Vec<_>>().join("; ")
+    spec.gates.iter().map(Gate::shown).collect::<Vec<_>>().join("; ")
 }
 
 /// What follows when a policy is done: whoever approves lets that begin, too.
@@ -282,7 +282,7 @@ pub(super) fn show_text(cx: &Cx, ledger: &Ledger, policy: &Policy) -> Result<Str
         let result = policy.results.iter().find(|r| r.hook.is_none() && r.index == index);
         let yet = if policy.status == Status::Gating { "not done yet" } else { "not run" };
         let said = result.map_or_else(|| yet.to_owned(), gate_words);
-        text.push_str(&format!("  gate      {}: {said}\n", shown(&gate_named(&gate.def))));
+        text.push_str(&format!("  gate      {}: {said}\n", shown(&gate_named(gate))));
     }
     if let Some(last) = policy.results.last().filter(|r| r.verdict != Verdict::Pass) {
         match answer::tail(ledger, last) {
@@ -411,7 +411,11 @@ fn head(cx: &Cx, policy: &Policy) -> String {
 }
 
 /// A gate with what its run is bound by besides its conditions.
-pub(super) fn gate_named(def: &GateDef) -> String {
+pub(super) fn gate_named(gate: &Gate) -> String {
+    let def = match gate {
+        Gate::Scope(_) => return gate.shown(),
+        Gate::Shell(gate) => &gate.def,
+    };
     let place = (def.cwd != ".").then(|| format!("in {}", def.cwd));
     let default = def.timeout_ms == limits::GATE_TIMEOUT_DEFAULT_MS;
     let time = (!default).then(|| format!("at most {}", typed_duration(def.timeout_ms)));
@@ -428,7 +432,7 @@ pub(super) fn binds(policy: &Policy) -> Vec<(&'static str, String)> {
             rows.push(row);
         }
     };
-    for def in policy.spec.gates.iter().map(|gate| &gate.def) {
+    for def in policy.spec.gates.iter().filter_map(Gate::shell).map(|gate| &gate.def) {
         if let Some(wanted) = &def.require_output {
             let wanted = shell_words::quote(wanted);
             row("output", format!("has to have a line that matches {wanted}"));
@@ -486,9 +490,12 @@ pub(super) fn gate_words(result: &GateResult) -> String {
             let verdict = result.verdict.as_str();
             return format!("{verdict}, out of time after {}", duration(result.duration_ms));
         }
+        // Judged without a program.
+        GateEnd::NotRun if result.line.is_some() => String::new(),
         GateEnd::NotRun => "not run".to_owned(),
     };
     let mut words = vec![result.verdict.as_str().to_owned(), end, duration(result.duration_ms)];
+    words.retain(|word| !word.is_empty());
     words.extend(result.reason.as_deref().map(shown));
     let more = result.because.as_deref().map(shown).filter(|because| !words.contains(because));
     words.extend(more);

@@ -7,15 +7,16 @@ use super::{args, cx::Cx, error::CliError, given, turns::require_retries};
 use crate::{
     code::Code,
     domain::policy::{OnEnd, OnFail, OnStale},
-    ledger::{AttachAsk, CommitAsk, GateAsk, NextAsk, TurnsAsk},
+    ledger::{AttachAsk, CommitAsk, GateAsk, NextAsk, ShellAsk, TurnsAsk},
     limits,
     sys::clock,
 };
 use base64::{Engine as _, prelude::BASE64_STANDARD};
 use serde::{
     Deserialize, Deserializer,
-    de::{MapAccess, Visitor, value::MapAccessDeserializer},
+    de::{Error as _, MapAccess, Visitor, value::MapAccessDeserializer},
 };
+use serde_json::Value;
 use std::{ffi::OsString, fmt, os::unix::ffi::OsStringExt as _, path::Path};
 
 /// Where the fields are described.
@@ -63,13 +64,38 @@ enum ThenForm {
     Commit,
 }
 
+/// One of two kinds, told apart by their fields.
+#[derive(Debug)]
+enum GateForm {
+    Scope(ScopeForm),
+    Shell(ShellForm),
+}
+
+/// Not `untagged`: that says of no mistake what it is.
+impl<'de> Deserialize<'de> for GateForm {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        let form = Value::deserialize(from)?;
+        let read = match form.get("scope") {
+            Some(_) => ScopeForm::deserialize(form).map(Self::Scope),
+            None => ShellForm::deserialize(form).map(Self::Shell),
+        };
+        read.map_err(D::Error::custom)
+    }
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields, expecting = "a scope: an object with a list \"scope\"")]
+struct ScopeForm {
+    scope: Vec<String>,
+}
+
 #[derive(Debug, Deserialize)]
 #[serde(
     rename_all = "camelCase",
     deny_unknown_fields,
-    expecting = "a gate: an object with \"command\" and \"args\""
+    expecting = "a gate: an object with \"command\" and \"args\", or with \"scope\""
 )]
-struct GateForm {
+struct ShellForm {
     command: String,
     #[serde(default)]
     args: Vec<String>,
@@ -260,9 +286,13 @@ impl PolicyForm {
 
 impl GateForm {
     fn ask(self) -> GateAsk {
-        let argv = std::iter::once(self.command).chain(self.args).collect();
-        let cwd = self.cwd.map(OsString::from);
-        GateAsk { argv, cwd, timeout_ms: self.timeout_ms, protect: self.protect }
+        let form = match self {
+            Self::Scope(form) => return GateAsk::Scope(form.scope),
+            Self::Shell(form) => form,
+        };
+        let argv = std::iter::once(form.command).chain(form.args).collect();
+        let (cwd, timeout_ms) = (form.cwd.map(OsString::from), form.timeout_ms);
+        GateAsk::Shell(ShellAsk { argv, cwd, timeout_ms, protect: form.protect })
     }
 }
 

@@ -153,7 +153,7 @@ fn gates(review: &Review, tails: &[Option<String>]) -> String {
     }
     for (result, tail) in review.policy.results.iter().zip(tails) {
         let gate = review.policy.spec.gates.get(result.index);
-        let command = gate.map_or_else(|| "(unknown)".to_owned(), |g| gate_named(&g.def));
+        let command = gate.map_or_else(|| "(unknown)".to_owned(), gate_named);
         line(&mut text, &format!("gate       {}: {}", shown(&command), gate_words(result)));
         match tail {
             Some(tail) if tail.trim().is_empty() => {}

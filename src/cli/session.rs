@@ -186,7 +186,8 @@ pub(super) fn show_text(session: &Session, cwd: Option<&str>) -> String {
         ["turn".to_owned(), turn_words(session)],
     ];
     rows.extend(process_words(&session.process).map(|words| ["process".to_owned(), words]));
-    rows.extend(session.base.map(|base| ["base".to_owned(), base.to_string()]));
+    let dirty = if session.dirty_base { " (files differed from it already)" } else { "" };
+    rows.extend(session.base.map(|base| ["base".to_owned(), format!("{base}{dirty}")]));
     rows.extend(session.open_requests.iter().map(|r| {
         let asks = r.text.as_deref().unwrap_or("(no text)");
         ["asks".to_owned(), format!("{}: {asks}", r.id)]

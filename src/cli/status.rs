@@ -16,6 +16,7 @@ use crate::{
     code::{Code, exit},
     domain::{
         event::Entity,
+        gate::Gate,
         ids::{PolicyId, WriterId},
         policy::{CommitSpec, Policy, PolicySpec, Status, Then},
         session::Session,
@@ -349,7 +350,8 @@ fn needs_somebody(blocked: &Policy, all: &[Policy]) -> bool {
 fn asks_the_same(blocked: &Policy, other: &Policy) -> bool {
     let (one, other) = (&blocked.spec, &other.spec);
     let shares_a_session = one.session_ids.iter().any(|s| other.session_ids.contains(s));
-    let same_gates = || one.gates.iter().map(|g| &g.def).eq(other.gates.iter().map(|g| &g.def));
+    let same_gates =
+        || one.gates.iter().map(Gate::canonical).eq(other.gates.iter().map(Gate::canonical));
     let branch = |spec: &PolicySpec| spec.commit.as_ref().map(|c| c.branch.clone());
     let same_name = || {
         one.label.is_some()

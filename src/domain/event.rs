@@ -124,6 +124,9 @@ bodies! {
         /// Commit it started from.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         base: Option<Oid>,
+        /// Nobody named that commit, and files differed from it already.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        dirty_base: bool,
         /// Made by `commit`.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         own: bool,

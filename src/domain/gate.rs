@@ -1,6 +1,6 @@
 //! Gates: what is run, what it said.
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize, de::Error as _};
 
 /// The three outcomes of a gate; broken means it could not say.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -69,9 +69,7 @@ impl GateDef {
     /// The text that `def=` of a gate line hashes: compact JSON with sorted keys (decisions 13).
     #[must_use]
     pub fn canonical(&self) -> String {
-        let text = |s: &str| serde_json::Value::from(s).to_string();
-        let list =
-            |words: &[String]| words.iter().map(|word| text(word)).collect::<Vec<_>>().join(",");
+        let (text, list) = (json_text, json_list);
         let mut all = format!(
             r#"{{"args":[{}],"command":{},"cwd":{}"#,
             list(&self.args),
@@ -89,15 +87,100 @@ impl GateDef {
     }
 }
 
-/// A gate of a policy: its definition and the program it resolved to when it was attached.
+/// A shell gate: its definition and the program it resolved to when it was attached.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Gate {
+pub struct ShellGate {
     /// As typed.
     #[serde(flatten)]
     pub def: GateDef,
     /// SHA-256 of the program file, lower-case hex.
     pub program: String,
+}
+
+/// A scope gate: where the worktree may differ from the commit its session started from.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ScopeGate {
+    /// In gitignore syntax; the last pattern that matches a path or a directory above it decides.
+    pub scope: Vec<String>,
+}
+
+/// A gate of a policy. In JSON it is known by its fields: only a scope gate has `scope`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(untagged)]
+pub enum Gate {
+    /// Judged by us.
+    Scope(ScopeGate),
+    /// Judged by a program.
+    Shell(ShellGate),
+}
+
+/// By hand, so that what is wrong with one kind is told in its own words.
+impl<'de> Deserialize<'de> for Gate {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        let fields = serde_json::Value::deserialize(from)?;
+        let read = match fields.get("scope") {
+            Some(_) => ScopeGate::deserialize(fields).map(Self::Scope),
+            None => ShellGate::deserialize(fields).map(Self::Shell),
+        };
+        read.map_err(D::Error::custom)
+    }
+}
+
+impl Gate {
+    /// The shell gate, if it is one.
+    #[must_use]
+    pub fn shell(&self) -> Option<&ShellGate> {
+        match self {
+            Self::Shell(gate) => Some(gate),
+            Self::Scope(_) => None,
+        }
+    }
+
+    /// The text that `def=` of a gate line hashes.
+    #[must_use]
+    pub fn canonical(&self) -> String {
+        match self {
+            Self::Shell(gate) => gate.def.canonical(),
+            Self::Scope(gate) => format!(r#"{{"scope":[{}]}}"#, json_list(&gate.scope)),
+        }
+    }
+
+    /// The words of `argv=` of a gate line: those of the command, or the flags that a person would type.
+    #[must_use]
+    pub fn words(&self) -> Vec<&str> {
+        match self {
+            Self::Shell(gate) => gate.def.argv().collect(),
+            Self::Scope(gate) => gate.words().collect(),
+        }
+    }
+
+    /// SHA-256 of its program; none where none is run.
+    #[must_use]
+    pub fn program(&self) -> Option<&str> {
+        self.shell().map(|gate| gate.program.as_str())
+    }
+
+    /// The words as a shell user would write them, for people.
+    #[must_use]
+    pub fn shown(&self) -> String {
+        shell_words::join(self.words())
+    }
+}
+
+impl ScopeGate {
+    /// The flags that ask for it.
+    pub fn words(&self) -> impl Iterator<Item = &str> {
+        self.scope.iter().flat_map(|pattern| ["--scope", pattern.as_str()])
+    }
+}
+
+fn json_text(text: &str) -> String {
+    serde_json::Value::from(text).to_string()
+}
+
+fn json_list(words: &[String]) -> String {
+    words.iter().map(|word| json_text(word)).collect::<Vec<_>>().join(",")
 }
 
 /// How the main process of a gate ended.
@@ -110,7 +193,7 @@ pub enum GateEnd {
     Signal(String),
     /// At its deadline, killed.
     Timeout,
-    /// It never ran.
+    /// No program ran: it never came to that, or the gate is none.
     NotRun,
 }
 
@@ -181,5 +264,21 @@ mod tests {
             GateDef { require_output, protect, ..def }.canonical(),
             r#"{"args":["a \"b\""],"command":"ls","cwd":".","protect":["/tests/","!x"],"requireOutput":"^ok","timeoutMs":600000}"#
         );
+    }
+
+    #[test]
+    fn kinds_of_gates_are_told_apart_by_their_fields() {
+        for text in [
+            r#"{"scope":["src/**","!*.lock"]}"#,
+            r#"{"command":"ls","args":[],"cwd":".","timeoutMs":1,"program":"a1"}"#,
+        ] {
+            let gate: Gate = serde_json::from_str(text).unwrap();
+            assert_eq!(serde_json::to_string(&gate).unwrap(), text);
+        }
+        let scope: Gate = serde_json::from_str(r#"{"scope":["a b"]}"#).unwrap();
+        assert_eq!((scope.canonical().as_str(), scope.program()), (r#"{"scope":["a b"]}"#, None));
+        assert_eq!(scope.shown(), "--scope 'a b'");
+        let error = serde_json::from_str::<Gate>(r#"{"command":"ls"}"#).unwrap_err().to_string();
+        assert!(error.starts_with("missing field"), "{error}");
     }
 }

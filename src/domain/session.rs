@@ -214,6 +214,9 @@ pub struct Session {
     /// The commit it started from; absent on an unborn branch.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub base: Option<Oid>,
+    /// Nobody named that commit, and files differed from it already: what the session changed cannot be told.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub dirty_base: bool,
     /// Made by `commit`: over when its policy is.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub own: bool,

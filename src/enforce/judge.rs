@@ -536,9 +536,9 @@ fn gate_passed(
     if !same_run || usize::try_from(line.gate) != Ok(at) || result.index != at {
         return Err("its line is of another run".to_owned());
     }
-    let same_gate = line.def == sha256(gate.def.canonical().as_bytes())
-        && line.argv.iter().map(String::as_str).eq(gate.def.argv())
-        && line.program.as_ref() == Some(&gate.program);
+    let same_gate = line.def == sha256(gate.canonical().as_bytes())
+        && line.argv.iter().map(String::as_str).eq(gate.words())
+        && line.program.as_deref() == gate.program();
     if same_gate { Ok(()) } else { Err("its line is of another gate".to_owned()) }
 }
 

@@ -90,7 +90,7 @@ pub(super) fn apply(
 }
 
 fn started(id: &SessionId, recorded: &Recorded, event: &SessionStarted) -> Session {
-    let SessionStarted { label, worktree, cwd, base, own, launch } = event.clone();
+    let SessionStarted { label, worktree, cwd, base, dirty_base, own, launch } = event.clone();
     let process = if launch.is_some() { Process::Idle } else { Process::Unknown };
     Session {
         session_id: id.clone(),
@@ -98,6 +98,7 @@ fn started(id: &SessionId, recorded: &Recorded, event: &SessionStarted) -> Sessi
         worktree,
         cwd,
         base,
+        dirty_base,
         own,
         launch,
         prompt: None,

@@ -16,7 +16,7 @@ use crate::{
         Worktree,
         git::Git,
         revision::{self, Revisions},
-        worktree_state::{Head, head},
+        worktree_state::{Head, Unlisted, head, unlisted_changes},
     },
     sys::{clock, files},
 };
@@ -44,8 +44,9 @@ impl Ledger {
         let (worktree, cwd) = self.place(&ask.cwd)?;
         let base = self.base(&worktree, ask.base.as_deref())?;
         let label = ask.label.clone();
-        let started =
-            SessionStarted { label, worktree: worktree.id, cwd, base, own: false, launch: None };
+        let dirty_base = self.is_dirty_base(&worktree, ask.base.as_deref())?;
+        let (worktree, own, launch) = (worktree.id, false, None);
+        let started = SessionStarted { label, worktree, cwd, base, dirty_base, own, launch };
         let session = clock::new_session_id();
         let input = Input::SessionAdopted { session: session.clone(), started };
         Ok((session, self.record(input)?))
@@ -72,6 +73,17 @@ impl Ledger {
         let text = below.to_str().ok_or_else(|| refused("its name is not UTF-8"))?;
         let cwd = if text.is_empty() { "." } else { text };
         Ok((worktree, cwd.to_owned()))
+    }
+
+    /// Whether what a session starts from is not all that is in its worktree: nobody named a revision, and there is more than
+    /// the one that is checked out. What cannot be looked at is not clean.
+    pub(super) fn is_dirty_base(
+        &self,
+        worktree: &Worktree,
+        named: Option<&str>,
+    ) -> Result<bool, LedgerError> {
+        let found = unlisted_changes(&self.repo_in(worktree)?, &[]);
+        Ok(named.is_none() && !found.is_ok_and(|found| found == Unlisted::default()))
     }
 
     /// The commit a revision names in a worktree; that of `HEAD` without one, none on an unborn branch.

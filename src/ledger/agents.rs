@@ -78,14 +78,19 @@ impl Ledger {
         check_words(ask)?;
         let (worktree, cwd) = self.place(&ask.cwd)?;
         let base = self.base(&worktree, ask.base.as_deref())?;
+        let dirty_base = self.is_dirty_base(&worktree, ask.base.as_deref())?;
         let program = self.find_agent(&ask.argv)?;
         let (adapter, argv, reprompt) = (Adapter::Process, ask.argv.clone(), ask.reprompt);
         let launch = Some(Launch { adapter, argv, reprompt });
         let (label, id) = (ask.label.clone(), worktree.id.clone());
-        let started = SessionStarted { label, worktree: id.clone(), cwd, base, own: false, launch };
+        let (worktree_id, own) = (id.clone(), false);
+        let started =
+            SessionStarted { label, worktree: worktree_id, cwd, base, dirty_base, own, launch };
         let session = clock::new_session_id();
         let made = match policy {
-            Some(asked) => Some(self.policy_of_start(&session, &worktree, asked)?),
+            Some(asked) => {
+                Some(self.policy_of_start(&session, (&worktree, base, dirty_base), asked)?)
+            }
             None => None,
         };
         self.keep_place(&session, &LaunchPlace { program, env: ask.env.clone() })?;

@@ -13,16 +13,17 @@ use crate::{
     code::Code,
     domain::{
         event::SessionStarted,
-        gate::{Gate, GateDef},
+        gate::{Gate, GateDef, ScopeGate, ShellGate},
         ids::{PolicyId, SessionId},
         input::{Covers, Input},
+        oid::Oid,
         policy::{Again, CommitSpec, NextPolicy, OnEnd, OnFail, OnStale, PolicySpec, Then},
         session::Session,
         time::{Timestamp, typed_duration},
         wanted::Wanted,
     },
     limits,
-    store::{Worktree, expand::LeftOut, protect::Protected, trusted::Trust},
+    store::{Worktree, expand::LeftOut, protect::Protected, scope::Scope, trusted::Trust},
     sys::clock,
 };
 use std::{
@@ -31,9 +32,18 @@ use std::{
     path::PathBuf,
 };
 
-/// A gate as it was typed. What it does not say of itself, the policy says for all of them.
+/// A gate as it was typed.
+#[derive(Clone, Debug)]
+pub enum GateAsk {
+    /// Files may differ from the session's base only where these patterns say so.
+    Scope(Vec<String>),
+    /// A command.
+    Shell(ShellAsk),
+}
+
+/// A shell gate as it was typed. What it does not say of itself, the policy says for all of them.
 #[derive(Clone, Debug, Default)]
-pub struct GateAsk {
+pub struct ShellAsk {
     /// Its words.
     pub argv: Vec<String>,
     /// Where it runs.
@@ -48,7 +58,15 @@ impl GateAsk {
     /// A gate of these words.
     #[must_use]
     pub fn of(argv: Vec<String>) -> Self {
-        Self { argv, ..Self::default() }
+        Self::Shell(ShellAsk { argv, ..ShellAsk::default() })
+    }
+
+    /// A shell gate, which alone has a program, output and a deadline.
+    fn is_shell(&self) -> bool {
+        match self {
+            Self::Shell(_) => true,
+            Self::Scope(_) => false,
+        }
     }
 }
 
@@ -142,6 +160,12 @@ impl AttachAsk {
         self.commit.is_some() || self.next.as_ref().is_some_and(|next| next.ask.commits())
     }
 
+    /// Whether it, or what follows, has a scope.
+    fn has_scope(&self) -> bool {
+        self.gates.iter().any(|gate| !gate.is_shell())
+            || self.next.as_ref().is_some_and(|next| next.ask.has_scope())
+    }
+
     /// How many policies it describes.
     fn length(&self) -> usize {
         1 + self.next.as_ref().map_or(0, |next| next.ask.length())
@@ -164,11 +188,18 @@ pub(super) type Found = Vec<(PolicyId, Vec<PathBuf>)>;
 pub(super) struct Site {
     pub(super) worktree: Worktree,
     pub(super) repo: gix::Repository,
+    base: Base,
+}
+
+/// What the session whose worktree it is started from.
+struct Base {
+    commit: Option<Oid>,
+    is_dirty: bool,
 }
 
 /// What was asked, after all checks.
 struct Checked {
-    gates: Vec<(Gate, PathBuf)>,
+    gates: Vec<(Gate, Option<PathBuf>)>,
     commit: Option<CommitSpec>,
     next: Option<Box<Checked>>,
     /// Repositories that a directory stands for no part of.
@@ -229,12 +260,13 @@ impl Ledger {
     pub(super) fn policy_of_start(
         &self,
         session: &SessionId,
-        worktree: &Worktree,
+        (worktree, commit, is_dirty): (&Worktree, Option<Oid>, bool),
         ask: &AttachAsk,
     ) -> Result<(PolicyId, PolicySpec, Found), LedgerError> {
         let mut problems = Problems::default();
         check_length(ask, &mut problems);
-        let site = Site { repo: self.repo_in(worktree)?, worktree: worktree.clone() };
+        let base = Base { commit, is_dirty };
+        let site = Site { repo: self.repo_in(worktree)?, worktree: worktree.clone(), base };
         let checked = self.check(ask, Some(&site), &mut problems);
         let (checked, policy) = (problems.finish(checked)?, clock::new_policy_id());
         let (mut programs, group) = (Vec::new(), GroupAsk::of(session, Covers::LastAndNext));
@@ -276,10 +308,11 @@ impl Ledger {
         let mut sites = sites.into_iter();
         let Some((_, _, site)) = sites.next() else { return (group, None) };
         let apart = sites.filter(|(_, _, other)| other.worktree.id != site.worktree.id);
-        for (field, id, other) in apart.filter(|_| ask.commits()) {
+        for (field, id, other) in apart.filter(|_| ask.commits() || ask.has_scope()) {
             let (here, there) = (&site.worktree.id, &other.worktree.id);
-            let why =
-                format!("{id} is in worktree '{there}', the commit would be made in '{here}'");
+            let what =
+                if ask.commits() { "the commit would be made" } else { "the scope is judged" };
+            let why = format!("{id} is in worktree '{there}', {what} in '{here}'");
             problems.say(Code::MembersApart, &field, why);
         }
         (group, Some(site))
@@ -299,22 +332,20 @@ impl Ledger {
             LedgerError::refused(Code::NoSuchCwd, id.as_str(), because)
         })?;
         let repo = self.repo_in(&worktree)?;
-        Ok(Site { worktree, repo })
+        let base = Base { commit: session.base, is_dirty: session.dirty_base };
+        Ok(Site { worktree, repo, base })
     }
 
     fn site_here(&self) -> Result<(Site, SessionStarted), LedgerError> {
         let (worktree, cwd) = self.place(self.env.cwd())?;
         let repo = self.repo_in(&worktree)?;
         let base = self.base(&worktree, None)?;
-        let started = SessionStarted {
-            label: None,
-            worktree: worktree.id.clone(),
-            cwd,
-            base,
-            own: true,
-            launch: None,
-        };
-        Ok((Site { worktree, repo }, started))
+        // What differs from there is what is to be committed, and all of it is this session's.
+        let (label, dirty_base, own, launch) = (None, false, true, None);
+        let id = worktree.id.clone();
+        let started = SessionStarted { label, worktree: id, cwd, base, dirty_base, own, launch };
+        let base = Base { commit: base, is_dirty: false };
+        Ok((Site { worktree, repo, base }, started))
     }
 
     fn check(
@@ -352,20 +383,32 @@ impl Ledger {
         site: Option<&Site>,
         trust: Option<&Trust>,
         problems: &mut Problems,
-    ) -> Option<Vec<(Gate, PathBuf)>> {
+    ) -> Option<Vec<(Gate, Option<PathBuf>)>> {
         check_number(ask, problems);
         check_conditions(ask, problems);
-        let worktree = &site?.worktree;
+        let site = site?;
+        let worktree = &site.worktree;
         // Of the policy itself, be there gates or none.
         check_timeout(ask.gate_timeout_ms, problems);
         let place = ask.gate_cwd.as_deref().unwrap_or(OsStr::new("."));
         let place = problems.note("gate.cwd", anchor(&worktree.top, place));
-        if ask.gates.is_empty() {
-            return Some(vec![]);
-        }
-        let rules = problems.note("gate", self.gate_rules(worktree, trust?))?;
+        let rules = if ask.gates.iter().any(GateAsk::is_shell) {
+            Some(problems.note("gate", self.gate_rules(worktree, trust?))?)
+        } else {
+            None
+        };
         let mut found = Vec::new();
         for (index, gate) in ask.gates.iter().enumerate() {
+            let gate = match (gate, &rules) {
+                (GateAsk::Scope(scope), _) => {
+                    check_scope(scope, &site.base, &format!("gates[{index}].scope"), problems);
+                    found.push((Gate::Scope(ScopeGate { scope: scope.clone() }), None));
+                    continue;
+                }
+                (GateAsk::Shell(gate), Some(rules)) => (gate, rules),
+                (GateAsk::Shell(_), None) => continue,
+            };
+            let (gate, rules) = gate;
             let timeout_ms = check_timeout(gate.timeout_ms.or(ask.gate_timeout_ms), problems);
             let cwd = match gate.cwd.as_deref() {
                 Some(cwd) => problems.note("gate.cwd", anchor(&worktree.top, cwd)),
@@ -385,7 +428,7 @@ impl Ledger {
                     let (command, args, cwd) = (command.clone(), args.to_vec(), cwd?);
                     let require_output = ask.require_output.clone();
                     let def = GateDef { command, args, cwd, timeout_ms, require_output, protect };
-                    found.push((Gate { def, program }, path));
+                    found.push((Gate::Shell(ShellGate { def, program }), Some(path)));
                 }
                 Err(problem) => problems.add(problem),
             }
@@ -403,8 +446,8 @@ impl Checked {
         ask: &AttachAsk,
         programs: &mut Vec<(PolicyId, Vec<PathBuf>)>,
     ) -> PolicySpec {
-        let (gates, paths) = self.gates.into_iter().unzip();
-        programs.push((policy.clone(), paths));
+        let (gates, paths): (_, Vec<_>) = self.gates.into_iter().unzip();
+        programs.push((policy.clone(), paths.into_iter().flatten().collect()));
         let next = self.next.zip(ask.next.as_ref()).map(|(checked, asked)| {
             let (policy_id, next_turn) = (clock::new_policy_id(), asked.next_turn);
             let mut spec = checked.into_spec(&policy_id, group, &asked.ask, programs);
@@ -520,7 +563,7 @@ fn check_timeout(asked: Option<u64>, problems: &mut Problems) -> u64 {
 
 /// What a green exit alone does not prove: the words can be understood, and there is a gate they are about.
 fn check_conditions(ask: &AttachAsk, problems: &mut Problems) {
-    let none = ask.gates.is_empty();
+    let none = !ask.gates.iter().any(GateAsk::is_shell);
     if let Some(wanted) = &ask.require_output {
         let field = "requireOutput";
         if let Err(why) = Wanted::parse(wanted) {
@@ -536,6 +579,19 @@ fn check_conditions(ask: &AttachAsk, problems: &mut Problems) {
         } else if none {
             problems.say(Code::Usage, field, "there is no gate to protect");
         }
+    }
+}
+
+/// That a scope can be understood, and judged.
+fn check_scope(scope: &[String], base: &Base, field: &str, problems: &mut Problems) {
+    if let Err(why) = Scope::parse(scope) {
+        problems.say(Code::Usage, field, why);
+    }
+    if base.commit.is_none() {
+        problems.say(Code::ScopeWithoutBase, field, "the session started from no commit");
+    } else if base.is_dirty {
+        let why = "files differed already when the session was adopted: which ones it changed cannot be told";
+        problems.say(Code::ScopeDirtyBase, field, why);
     }
 }
 

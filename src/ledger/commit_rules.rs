@@ -215,7 +215,7 @@ impl Ledger {
         detached_ok: bool,
         problems: &mut Problems,
     ) -> Option<String> {
-        let Site { worktree, repo } = site;
+        let Site { worktree, repo, .. } = site;
         let operation = operation_in_progress(repo, &worktree.git_dir).map_err(LedgerError::from);
         if let Some(Some(operation)) = problems.note(WORKTREE, operation) {
             problems.say(operation.code(), WORKTREE, operation.to_string());

@@ -29,7 +29,7 @@ mod upkeep;
 pub use ack::{AckAsk, AckGiven};
 pub use adopt::AdoptAsk;
 pub use agents::{LaunchPlace, StartAsk};
-pub use attach::{AttachAsk, CommitAsk, GateAsk, GroupAsk, NextAsk, TurnsAsk};
+pub use attach::{AttachAsk, CommitAsk, GateAsk, GroupAsk, NextAsk, ShellAsk, TurnsAsk};
 pub use error::{LedgerError, Problem};
 pub use leftovers::Leftover;
 pub use query::{Elsewhere, Listed, Meant, Page, Query, Seen};

@@ -42,7 +42,7 @@ pub use place::{BadNote, End, Seen};
 pub use recovery::Recovered;
 pub use repo::{beneath, git, location, object, program, refs, repo_id, revision, tree};
 use repo::{caps, loose, odb};
-pub use rules::{allowlist, configured, protect, settings, trusted};
+pub use rules::{allowlist, configured, protect, scope, settings, trusted};
 use work::gitlink;
 pub use work::{
     candidate, expand, filters, hooks, identity, landing, paths, stamps, worktree_state,

@@ -4,7 +4,8 @@
 //! - `argv` holds each argument followed by a NUL byte, escaped as a whole, as `/proc/PID/cmdline` does:
 //!   `argv=ls%00a.txt%00`. A NUL cannot occur inside an argument, so one value has one reading.
 //! - `tree`, `dirty`, `exit` and `program` are `-` when they are not known: an unmerged index has no tree,
-//!   a gate that was never started has no exit, a program that was not found has no digest.
+//!   a gate that was never started has no exit, a program that was not found has no digest. A scope gate is judged
+//!   without any program: its `argv` is the flags that ask for it, `--scope` before each pattern.
 //! - `exit=sig:NAME` is written without `SIG`: `sig:KILL`.
 //!
 //! A gate line is a statement of the machine that wrote it; what vouches for it is the ack that binds it.

@@ -7,7 +7,13 @@ use super::{
     gate_line::{GateLine, gates_digest},
     message,
 };
-use crate::domain::{digest::sha256, event::Kind, gate::GateDef, policy::Policy, session::Session};
+use crate::domain::{
+    digest::sha256,
+    event::Kind,
+    gate::{Gate, GateDef},
+    policy::Policy,
+    session::Session,
+};
 use serde::{Serialize, de::DeserializeOwned};
 use serde_json::Value;
 use std::{collections::BTreeMap, path::Path};
@@ -50,6 +56,7 @@ fn every_optional_part_of_an_event_is_in_some_file() {
     // What is left out when it says nothing: a file that lacks it could not show that its name changed.
     let optional = [
         ("session-started", "label base own"),
+        ("session-started.dirty-base", "dirtyBase"),
         ("session-turn-end", "inferred key"),
         ("session-awaiting-input", "requests key"),
         ("session-input-answered", "id key"),
@@ -110,9 +117,11 @@ fn every_document_reads_and_writes_as_it_did() {
         "policy-signing",
         "policy-watching",
         "policy-watching.let-through",
+        "policy-watching.scope",
         "session-exited",
         "session-open",
         "session-running",
+        "session-running.dirty-base",
     ];
     assert_eq!(seen, all);
 }
@@ -140,7 +149,7 @@ fn every_signed_line_reads_and_writes_as_it_did() {
             gates += 1;
         }
     }
-    assert_eq!((acks, gates), (2, 4));
+    assert_eq!((acks, gates), (2, 5));
 }
 
 /// `def=` is the SHA-256 of the file's bytes, as `sha256sum` says it (decisions 13).
@@ -152,6 +161,15 @@ fn a_gate_definition_is_hashed_as_it_was() {
     let hash = "cb83b9c2754c7fb7bc200c201d030bce796961f908d61267a446e860e0d30a98";
     assert_eq!(sha256(written.as_bytes()), hash);
     assert_eq!(GateLine::parse(&line("gate-pass")).unwrap().def, hash);
+
+    let written = include_str!("../../fixtures/wire/v1/gate-definition.scope.json");
+    let gate: Gate = serde_json::from_str(written).unwrap();
+    assert_eq!(gate.canonical(), written);
+    let hash = "eb69542671872b2635f1c68c0f17328b19ef8db36928f937bdb712e1307be048";
+    assert_eq!(sha256(written.as_bytes()), hash);
+    let line = GateLine::parse(&line("gate-scope")).unwrap();
+    assert_eq!((line.def.as_str(), line.program), (hash, None));
+    assert_eq!(line.argv, gate.words());
 }
 
 /// `gates=` of the ack is over the gate line, LF included.

@@ -35,7 +35,7 @@ fn no_command_lists_the_commands() {
 fn flags_of_later_versions_do_not_exist_yet() {
     let env = TestEnv::new();
     let session = env.adopt("s");
-    for flag in ["--judge", "--scope", "--next", "--sandbox", "--env", "--file"] {
+    for flag in ["--judge", "--next", "--sandbox", "--env", "--file"] {
         env.ap(&["attach", &session, flag, "x", "--", "true"]).exits(129);
     }
     for flag in ["--clean", "--yes"] {

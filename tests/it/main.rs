@@ -46,6 +46,7 @@ mod readme;
 mod refusals;
 mod repositories;
 mod schemas;
+mod scope;
 mod sharing;
 mod signing;
 mod supervise;

@@ -5,7 +5,7 @@ use crate::{
         ack::{AckStatement, Decision},
         digest::sha256,
         event::SessionStarted,
-        gate::{Gate, GateDef, GateEnd, GateResult, Verdict},
+        gate::{Gate, GateDef, GateEnd, GateResult, ShellGate, Verdict},
         ids::{PolicyId, SessionId},
         input::{Asked as Request, Covers, GateRun, Input, JudgedAck, Report, RunEnd, Signature},
         oid::Oid,
@@ -116,6 +116,7 @@ impl Lab {
             worktree: ".".into(),
             cwd: ".".into(),
             base: Some(self.rev("HEAD")),
+            dirty_base: false,
             own: false,
             launch: None,
         };
@@ -136,7 +137,7 @@ impl Lab {
     pub(super) fn ask(&self, file: &str, odd: Odd) -> Asked {
         let session = self.session();
         let id: PolicyId = self.fresh("pol_").parse().unwrap();
-        let gate = Gate {
+        let gate = Gate::Shell(ShellGate {
             def: GateDef {
                 command: "true".into(),
                 args: vec![],
@@ -146,7 +147,7 @@ impl Lab {
                 protect: vec![],
             },
             program: "0a".repeat(32),
-        };
+        });
         let commit = CommitSpec {
             paths: vec![RepoPath::new(file.as_bytes()).unwrap()],
             message: "add it\n".into(),
@@ -424,14 +425,14 @@ fn green(policy: &PolicyId, attempt: u32, gate: &Gate, tree: Oid) -> GateResult 
         policy: policy.clone(),
         attempt,
         gate: 0,
-        def: sha256(gate.def.canonical().as_bytes()),
+        def: sha256(gate.canonical().as_bytes()),
         on: GatedOn::Candidate,
         tree: Some(tree),
         dirty: Some(2),
         isolation: "none".into(),
         exit: GateExit::Status(0),
-        program: Some(gate.program.clone()),
-        argv: gate.def.argv().map(str::to_owned).collect(),
+        program: gate.program().map(str::to_owned),
+        argv: gate.words().into_iter().map(str::to_owned).collect(),
         ms: 3,
         at: Timestamp::from_ms(1_700_000_000_000),
     };

@@ -68,6 +68,7 @@ pub(super) fn started() -> SessionStarted {
         worktree: ".".into(),
         cwd: ".".into(),
         base: Some(oid(0xba)),
+        dirty_base: false,
         own: false,
         launch: None,
     }

@@ -1,6 +1,6 @@
 //! A policy asked for once more: what was recorded, as if it were typed.
 
-use super::{AttachAsk, CommitAsk, GateAsk, GroupAsk, NextAsk, TurnsAsk};
+use super::{AttachAsk, CommitAsk, GateAsk, GroupAsk, NextAsk, ShellAsk, TurnsAsk};
 use crate::{
     domain::{
         gate::Gate,
@@ -37,12 +37,13 @@ impl AttachAsk {
 
     fn from_spec(spec: &PolicySpec) -> Self {
         let commits = spec.commit.is_some();
+        let shell = spec.gates.iter().find_map(Gate::shell);
         Self {
             label: spec.label.clone(),
             gates: spec.gates.iter().map(typed).collect(),
             gate_cwd: None,
             gate_timeout_ms: None,
-            require_output: spec.gates.first().and_then(|gate| gate.def.require_output.clone()),
+            require_output: shell.and_then(|gate| gate.def.require_output.clone()),
             protect: vec![],
             ungated: commits && spec.gates.is_empty(),
             commit: spec.commit.as_ref().map(commit),
@@ -62,12 +63,16 @@ impl AttachAsk {
 }
 
 fn typed(gate: &Gate) -> GateAsk {
-    GateAsk {
-        argv: gate.def.argv().map(str::to_owned).collect(),
-        cwd: Some(OsString::from(gate.def.cwd.clone())),
-        timeout_ms: Some(gate.def.timeout_ms),
-        protect: gate.def.protect.clone(),
-    }
+    let def = match gate {
+        Gate::Scope(gate) => return GateAsk::Scope(gate.scope.clone()),
+        Gate::Shell(gate) => &gate.def,
+    };
+    GateAsk::Shell(ShellAsk {
+        argv: def.argv().map(str::to_owned).collect(),
+        cwd: Some(OsString::from(def.cwd.clone())),
+        timeout_ms: Some(def.timeout_ms),
+        protect: def.protect.clone(),
+    })
 }
 
 fn commit(spec: &CommitSpec) -> CommitAsk {

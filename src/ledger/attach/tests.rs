@@ -80,7 +80,7 @@ fn a_policy_holds_what_was_found_at_attach() {
     let (id, _) =
         ledger.attach(&crate::ledger::GroupAsk::of(&session, Covers::LastAndNext), &ask).unwrap();
     let spec = ledger.require_policy(&id).unwrap().spec;
-    let gate = &spec.gates[0];
+    let gate = spec.gates[0].shell().unwrap();
     assert_eq!((gate.def.cwd.as_str(), gate.def.timeout_ms), ("sub/..foo", 600_000));
     let commit = spec.commit.unwrap();
     assert_eq!(commit.branch, "refs/heads/main");

@@ -92,11 +92,18 @@ pub fn tail_of(log: &[u8]) -> String {
 /// # Errors
 /// The log cannot be written.
 pub fn store_log(agent_dir: &Path, ran: &Ran) -> Result<LogRef, LogError> {
-    let text = transcript(ran);
-    let sha256 = digest::sha256(&text);
+    store_text(agent_dir, &transcript(ran))
+}
+
+/// Stores what is told in place of the output of a program.
+///
+/// # Errors
+/// The log cannot be written.
+pub fn store_text(agent_dir: &Path, text: &[u8]) -> Result<LogRef, LogError> {
+    let sha256 = digest::sha256(text);
     let dir = agent_dir.join("logs");
     let path = dir.join(&sha256);
-    write(&dir, &path, &text).map_err(|e| LogError::File { path: e.path, source: e.source })?;
+    write(&dir, &path, text).map_err(|e| LogError::File { path: e.path, source: e.source })?;
     let size_bytes = u64::try_from(text.len()).unwrap_or(u64::MAX);
     Ok(LogRef { sha256, size_bytes })
 }

@@ -9,9 +9,10 @@ use super::{
 use crate::{
     code::{Code, exit},
     domain::{
-        gate::{Gate, GateEnd, GateResult, Verdict},
+        gate::{Gate, GateEnd, GateResult, ScopeGate, ShellGate, Verdict},
         input::{GateRun, Input, RunEnd},
         oid::Oid,
+        path::RepoPath,
         policy::{Policy, Status},
         wanted::Wanted,
     },
@@ -31,7 +32,12 @@ use crate::{
     sys::{clock, digest, env},
     wire::gate_line::{GateExit, GateLine, GatedOn},
 };
-use std::{collections::BTreeSet, ffi::OsStr, path::PathBuf};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    ffi::OsStr,
+    path::PathBuf,
+    time::Instant,
+};
 
 /// Runs thrown away before the run counts as broken: one, so two in all.
 const VOID_RUNS: u32 = 1;
@@ -122,7 +128,8 @@ enum Since {
 
 /// The gates as they may run now.
 struct Allowed {
-    programs: Vec<PathBuf>,
+    /// By the place of their gate.
+    programs: BTreeMap<usize, PathBuf>,
     path: String,
     extra: Vec<String>,
     own: PathBuf,
@@ -241,18 +248,22 @@ impl Session<'_> {
     fn gates(&self, subject: &Subject, unlisted: u64) -> Result<Vec<GateResult>, PerformError> {
         let gates = &self.place.policy.spec.gates;
         let mut results = Vec::new();
-        if gates.is_empty() {
-            return Ok(results);
-        }
-        let allowed = match self.allowed()? {
-            Ok(allowed) => allowed,
-            Err(why) => {
-                results.push(not_run(0, why, unlisted));
-                return Ok(results);
-            }
-        };
+        let mut allowed = None;
         for (index, gate) in gates.iter().enumerate() {
-            let result = self.gate(index, gate, &allowed, (subject, unlisted))?;
+            let result = match gate {
+                Gate::Scope(gate) => self.scope(index, gate, (subject, unlisted))?,
+                Gate::Shell(shell) => {
+                    // All of them at once, before the first one runs.
+                    let allowed = match &mut allowed {
+                        Some(allowed) => allowed,
+                        none => none.insert(self.allowed()?),
+                    };
+                    match allowed {
+                        Ok(allowed) => self.shell(index, shell, allowed, (subject, unlisted))?,
+                        Err(why) => not_run(index, why.clone(), unlisted),
+                    }
+                }
+            };
             let passed = result.verdict == Verdict::Pass;
             results.push(result);
             if !passed {
@@ -263,7 +274,7 @@ impl Session<'_> {
     }
 
     /// How long a gate may run: no longer than its policy lives.
-    fn time_left(&self, gate: &Gate) -> u64 {
+    fn time_left(&self, gate: &ShellGate) -> u64 {
         let Some(expires) = self.place.policy.spec.expires else { return gate.def.timeout_ms };
         let left = expires.ms().saturating_sub(clock::now().ms()).saturating_add(1);
         gate.def.timeout_ms.min(u64::try_from(left).unwrap_or(0).max(1))
@@ -273,18 +284,18 @@ impl Session<'_> {
     fn is_out_of_time(&self, results: &[GateResult]) -> bool {
         let policy = self.place.policy;
         let last = results.last();
-        let cut = last.zip(last.and_then(|r| policy.spec.gates.get(r.index))).is_some_and(
-            |(result, gate)| {
-                result.end == GateEnd::Timeout && result.duration_ms < gate.def.timeout_ms
-            },
-        );
+        let gate = last.and_then(|r| policy.spec.gates.get(r.index)).and_then(Gate::shell);
+        let cut = last.zip(gate).is_some_and(|(result, gate)| {
+            result.end == GateEnd::Timeout && result.duration_ms < gate.def.timeout_ms
+        });
         policy.spec.expires.is_some() && (cut || policy.is_expired(clock::now()))
     }
 
     /// Judges the allowlist and the programs again, right before they run.
     fn allowed(&self) -> Result<Result<Allowed, Trouble>, PerformError> {
         let Place { ledger, policy, worktree, repo, .. } = &self.place;
-        let defs: Vec<_> = policy.spec.gates.iter().map(|g| g.def.clone()).collect();
+        let shells: Vec<_> = shells(policy).collect();
+        let defs: Vec<_> = shells.iter().map(|(_, gate)| gate.def.clone()).collect();
         let found = match ledger.gate_programs(worktree, &defs) {
             Ok(found) => found,
             Err(error @ (LedgerError::Problems(_) | LedgerError::Refused(_))) => {
@@ -292,7 +303,7 @@ impl Session<'_> {
             }
             Err(error) => return Err(error.into()),
         };
-        for (gate, (_, sha256)) in policy.spec.gates.iter().zip(&found) {
+        for ((_, gate), (_, sha256)) in shells.iter().zip(&found) {
             if gate.program != *sha256 {
                 let because = format!("the program of '{}' is another now", gate.def.shown());
                 return Ok(Err(trouble(Code::ProgramChanged, because)));
@@ -306,17 +317,39 @@ impl Session<'_> {
         };
         let extra = extra.iter().flat_map(|names| names.split_whitespace().map(str::to_owned));
         Ok(Ok(Allowed {
-            programs: found.into_iter().map(|(path, _)| path).collect(),
+            programs: shells.iter().zip(found).map(|((at, _), (path, _))| (*at, path)).collect(),
             path: ledger.fixed_path(worktree)?.as_variable(),
             extra: extra.collect(),
             own: env::own_program().map_err(PerformError::OwnProgram)?,
         }))
     }
 
-    fn gate(
+    /// Holds the worktree against the commit its session started from.
+    fn scope(
         &self,
         index: usize,
-        gate: &Gate,
+        gate: &ScopeGate,
+        (subject, unlisted): (&Subject, u64),
+    ) -> Result<GateResult, PerformError> {
+        let begun = Instant::now();
+        let found = match self.place.outside(gate, self.attempt)? {
+            Ok(found) => found,
+            Err(why) => return Ok(not_run(index, why, unlisted)),
+        };
+        let duration_ms = u64::try_from(begun.elapsed().as_millis()).unwrap_or(u64::MAX);
+        let mut result = GateResult { duration_ms, ..scoped(index, &found, unlisted) };
+        if !found.is_empty() {
+            let dir = self.place.ledger.store().location().agent_dir();
+            result.log = Some(log::store_text(&dir, &listed_outside(&found))?);
+        }
+        result.line = Some(self.line(index, &Gate::Scope(gate.clone()), &result, subject.tree()));
+        Ok(result)
+    }
+
+    fn shell(
+        &self,
+        index: usize,
+        gate: &ShellGate,
         allowed: &Allowed,
         (subject, unlisted): (&Subject, u64),
     ) -> Result<GateResult, PerformError> {
@@ -332,7 +365,7 @@ impl Session<'_> {
         if let Err(why) = self.place.require_protected(gate, self.attempt)? {
             return Ok(not_run(index, why, unlisted));
         }
-        let Some(program) = allowed.programs.get(index) else {
+        let Some(program) = allowed.programs.get(&index) else {
             let why = trouble(Code::GateNotFound, "its program was not resolved");
             return Ok(not_run(index, why, unlisted));
         };
@@ -378,13 +411,14 @@ impl Session<'_> {
             if let Ok(kept) = ledger.retention() {
                 let _ = log::remove_old_logs(&dir, kept.logs_ms);
             }
-            result.line = Some(self.line(index, gate, &result, subject.tree()));
+            let gate = Gate::Shell(gate.clone());
+            result.line = Some(self.line(index, &gate, &result, subject.tree()));
         }
         Ok(result)
     }
 
     /// What a green exit does not say by itself.
-    fn worth(&self, gate: &Gate, ran: &Ran) -> Result<Result<(), Trouble>, PerformError> {
+    fn worth(&self, gate: &ShellGate, ran: &Ran) -> Result<Result<(), Trouble>, PerformError> {
         if let Some(wanted) = &gate.def.require_output {
             let wanted = match Wanted::parse(wanted) {
                 Ok(wanted) => wanted,
@@ -412,19 +446,61 @@ impl Session<'_> {
             policy: policy.policy_id.clone(),
             attempt: self.attempt,
             gate: u32::try_from(index).unwrap_or(u32::MAX),
-            def: digest::sha256(gate.def.canonical().as_bytes()),
+            def: digest::sha256(gate.canonical().as_bytes()),
             on: if policy.spec.commit.is_some() { GatedOn::Candidate } else { GatedOn::Worktree },
             tree,
             dirty: Some(result.unlisted_changes),
             isolation: "worktree".to_owned(),
             exit: line_exit(&result.end),
-            program: Some(gate.program.clone()),
-            argv: gate.def.argv().map(str::to_owned).collect(),
+            program: gate.program().map(str::to_owned),
+            argv: gate.words().into_iter().map(str::to_owned).collect(),
             ms: result.duration_ms,
             at: clock::now(),
         }
         .encode()
     }
+}
+
+/// The shell gates of a policy with their places.
+fn shells(policy: &Policy) -> impl Iterator<Item = (usize, &ShellGate)> {
+    let gates = policy.spec.gates.iter().enumerate();
+    gates.filter_map(|(at, gate)| gate.shell().map(|gate| (at, gate)))
+}
+
+/// What a scope gate says of the paths it found outside.
+fn scoped(index: usize, found: &BTreeSet<RepoPath>, unlisted_changes: u64) -> GateResult {
+    let most = limits::NOTICES_OF_A_KIND;
+    let mut names: Vec<String> = found.iter().take(most).map(|path| format!("'{path}'")).collect();
+    if found.len() > most {
+        names.push(format!("and {} more", found.len() - most));
+    }
+    let (count, names) = (found.len(), names.join(", "));
+    let because = format!("{count} outside the scope: {names}");
+    let out = (!found.is_empty()).then_some((Code::OutOfScope.as_str().to_owned(), because));
+    let (reason, because) = out.unzip();
+    GateResult {
+        index,
+        hook: None,
+        verdict: if found.is_empty() { Verdict::Pass } else { Verdict::Fail },
+        reason,
+        because,
+        end: GateEnd::NotRun,
+        signals: vec![],
+        duration_ms: 0,
+        log: None,
+        unlisted_changes,
+        line: None,
+    }
+}
+
+/// The same for the kept output: one path a line.
+fn listed_outside(found: &BTreeSet<RepoPath>) -> Vec<u8> {
+    let most = limits::SCOPE_LISTED;
+    let mut text: String = found.iter().take(most).map(|path| format!("{path}\n")).collect();
+    if found.len() > most {
+        text.push_str(&format!("and {} more\n", found.len() - most));
+    }
+    text.into_bytes()
 }
 
 fn line_exit(end: &GateEnd) -> GateExit {

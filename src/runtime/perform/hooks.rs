@@ -12,7 +12,7 @@ use super::{
 use crate::{
     code::Code,
     domain::{
-        gate::{GateEnd, GateResult, Verdict},
+        gate::{Gate, GateEnd, GateResult, Verdict},
         path::RepoPath,
         policy::Policy,
         time::duration,
@@ -106,7 +106,7 @@ pub(super) fn run(
 
 /// How long a hook of the repository may take, milliseconds: as long as the longest gate of the policy.
 pub(super) fn deadline_ms(policy: &Policy) -> u64 {
-    let gates = policy.spec.gates.iter().map(|g| g.def.timeout_ms);
+    let gates = policy.spec.gates.iter().filter_map(Gate::shell).map(|g| g.def.timeout_ms);
     gates.max().unwrap_or(limits::GATE_TIMEOUT_DEFAULT_MS)
 }
 

@@ -9,8 +9,9 @@ use crate::{
     code::Code,
     domain::{
         candidate::{Identity, whereabouts},
-        gate::Gate,
+        gate::{ScopeGate, ShellGate},
         oid::Oid,
+        path::RepoPath,
         policy::{Candidate, CommitSpec, Policy, Then, Unsigned},
         time::Timestamp,
     },
@@ -27,6 +28,7 @@ use crate::{
         object::Object,
         paths::{self, Allow},
         protect::{self, Protected},
+        scope::{self, Scope},
         stamps::Stamps,
         worktree_state::{
             Head, Operation, StateError, branch_tip, head, index_tree, is_on, is_unmerged,
@@ -34,6 +36,7 @@ use crate::{
         },
     },
 };
+use std::collections::BTreeSet;
 
 /// A problem that ends the run before or after its gates: a code and a sentence. It is a clear no or a "cannot
 /// tell", by the code's own exit.
@@ -226,7 +229,7 @@ impl<'a> Place<'a> {
     /// What a gate protects is as on the trusted ref, or why that is not so.
     pub(super) fn require_protected(
         &self,
-        gate: &Gate,
+        gate: &ShellGate,
         attempt: u32,
     ) -> Result<Result<(), Trouble>, PerformError> {
         if gate.def.protect.is_empty() {
@@ -251,6 +254,30 @@ impl<'a> Place<'a> {
         };
         let because = format!("'{first}'{others} is not as on {}", trust.trusted_ref);
         Ok(Err(trouble(Code::ProtectedPathChanged, because)))
+    }
+
+    /// The paths outside of a scope that differ from the commit the session started from.
+    pub(super) fn outside(
+        &self,
+        gate: &ScopeGate,
+        attempt: u32,
+    ) -> Result<Result<BTreeSet<RepoPath>, Trouble>, PerformError> {
+        let Some(member) = self.policy.spec.gate_session() else {
+            return Ok(Err(trouble(Code::NoSuchSession, "the policy has no session")));
+        };
+        let Some(base) = self.ledger.require_session(member)?.base else {
+            let because = format!("{member} started from no commit");
+            return Ok(Err(trouble(Code::ScopeWithoutBase, because)));
+        };
+        if let Err(e) = self.ledger.store().commit_tree(&base) {
+            let because = format!("its base {base} cannot be read [{}]", e.code());
+            return Ok(Err(trouble(Code::ScopeWithoutBase, because)));
+        }
+        let look = || {
+            let scope = Scope::parse(&gate.scope).map_err(|why| trouble(Code::BadSetting, why))?;
+            self.with_files(&base, attempt, |ctx, tree| scope::outside(ctx, tree, &scope))
+        };
+        Ok(look())
     }
 
     fn fix_commit(&self, commit: &CommitSpec, parent: Oid, attempt: u32) -> Result<Fixed, Trouble> {

@@ -66,6 +66,11 @@ pub(super) const OUTCOMES: &[Outcome] = &[
             "true",
         ])
     }),
+    ("out-of-scope", 1, |e| {
+        e.write("a.txt", "changed\n");
+        let args = ["commit", "--json", "--no-ack", "-m", "m", "--path=a.txt", "--scope=/src/"];
+        e.ap(&args)
+    }),
     ("protected-path-changed", 2, |e| {
         e.write("a.txt", "changed\n");
         e.ap(&[

@@ -317,6 +317,15 @@ const ATTACH: &[Row] = &[
         e.adopt_in(&e.worktree("tree"), "elsewhere");
         attach(e, &["elsewhere", "--path", "a.txt", "-m", "m", "--", "true"])
     }),
+    row("scope-dirty-base", 6, |e| {
+        e.write("a.txt", "changed\n");
+        attach(e, &["--scope", "/src/"])
+    }),
+    row("scope-without-base", 2, |e| {
+        e.git(&["checkout", "-q", "--orphan", "fresh"]);
+        attach(e, &["--scope", "/src/"])
+    }),
+    row("usage", 129, |e| attach(e, &["--scope", "!/src/"])),
     row("unknown-field", 129, |e| {
         let file = e.path("policy.json");
         fs::write(&file, r#"{"onfail": {}}"#).unwrap();
