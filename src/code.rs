@@ -129,6 +129,7 @@ codes! {
     GateRequired "gate-required" REFUSED "name a gate after --, or say --ungated";
     GateNeedsShell "gate-needs-shell" REFUSED "several gates: repeat --gate; else name a script, or have a person allow a shell: --gate \"sh -c 'A && B'\"";
     GateNotFound "gate-not-found" REFUSED "install it, or set agentproto.path in your own settings to where it is";
+    GateEnvDenied "gate-env-denied" REFUSED "leave the variable out: gates get it from nobody, or from us";
     OutOfScope "out-of-scope" NO "take back what lies outside of --scope, or attach with a wider one";
     ScopeWithoutBase "scope-without-base" BROKEN "adopt a session anew that names where it starts: git agentproto session adopt --base REV";
     ScopeDirtyBase "scope-dirty-base" REFUSED "adopt a session anew that names where it starts: git agentproto session adopt --base REV";

@@ -85,7 +85,7 @@ fn has_or_may_finish(session: &Session, policy: &Policy) -> bool {
 fn has_flags(policy: &Policy, is_alone: bool) -> bool {
     let PolicySpec { gates, gate_session, next, commit, .. } = &policy.spec;
     let alike = |a: &GateDef, b: &GateDef| {
-        (&a.cwd, a.timeout_ms, &a.protect) == (&b.cwd, b.timeout_ms, &b.protect)
+        (&a.cwd, a.timeout_ms, &a.protect, &a.env) == (&b.cwd, b.timeout_ms, &b.protect, &b.env)
     };
     let shells: Vec<&GateDef> = gates.iter().filter_map(Gate::shell).map(|g| &g.def).collect();
     // Flags make one scope, judged first.
@@ -221,6 +221,8 @@ fn gate_words(policy: &Policy) -> Vec<String> {
     }
     words.extend(last.require_output.iter().map(|wanted| format!("--require-output={wanted}")));
     words.extend(last.protect.iter().map(|pattern| format!("--protect={pattern}")));
+    words.extend(last.env.iter().map(|(name, value)| format!("--gate-env={name}={value}")));
+    words.extend(last.env_clean.then(|| "--gate-env-clean".to_owned()));
     words.extend(before.iter().flat_map(|def| ["--gate".to_owned(), def.shown()]));
     words.push("--".to_owned());
     words.extend(last.argv().map(str::to_owned));
@@ -290,8 +292,11 @@ mod tests {
         let Gate::Shell(ShellGate { def, .. }) = &mut blocked.spec.gates[0] else { panic!() };
         def.require_output = Some("^ok$".into());
         def.protect = vec!["/tests/".into(), "!x".into()];
+        def.env = [("MODE".to_owned(), "a b".to_owned())].into();
+        def.env_clean = true;
         let line = words(&blocked, &[], &Place::default()).unwrap();
-        let flags = "'--require-output=^ok$' '--protect=/tests/' '--protect=!x' -- ls 'a b'";
+        let flags = "'--require-output=^ok$' '--protect=/tests/' '--protect=!x' \
+            '--gate-env=MODE=a b' --gate-env-clean -- ls 'a b'";
         assert!(line.ends_with(flags), "{line}");
         let scope = ScopeGate { scope: vec!["src/**".into(), "!x".into()] };
         blocked.spec.gates.insert(0, Gate::Scope(scope));

@@ -13,7 +13,7 @@ use crate::{
     limits,
     sys::files,
 };
-use std::{ffi::OsStr, path::Path};
+use std::{collections::BTreeMap, ffi::OsStr, path::Path};
 
 /// A typed duration in milliseconds; `flag` is where it was typed.
 pub(super) fn duration_ms(flag: &str, text: &str) -> Result<u64, CliError> {
@@ -67,6 +67,23 @@ pub(super) fn end(flag: &str, text: &str, now: Timestamp) -> Result<Timestamp, C
         let message = format!("{flag}: {text}, at most {} is accepted", typed_duration(most));
         CliError::new(Code::BadTime, message).about(flag)
     })
+}
+
+/// Variables written as `NAME=VALUE`; `flag` is where they were typed.
+pub(super) fn variables(
+    flag: &str,
+    texts: &[String],
+) -> Result<BTreeMap<String, String>, CliError> {
+    let bad =
+        |text: &str, why| CliError::new(Code::Usage, format!("{flag} '{text}': {why}")).about(flag);
+    let mut all = BTreeMap::new();
+    for text in texts {
+        let (name, value) = text.split_once('=').ok_or_else(|| bad(text, "write NAME=VALUE"))?;
+        if all.insert(name.to_owned(), value.to_owned()).is_some() {
+            return Err(bad(text, "it is given twice"));
+        }
+    }
+    Ok(all)
 }
 
 /// A command written as one word, split as a shell would but run by none.
@@ -174,6 +191,19 @@ mod tests {
             [("30", Code::AmbiguousDuration), ("soon", Code::BadTime), ("", Code::BadTime)]
         {
             assert_eq!(duration_ms("--timeout", text).unwrap_err().code, code, "{text}");
+        }
+    }
+
+    #[test]
+    fn a_variable_is_a_name_and_a_value() {
+        let read = |texts: &[&str]| {
+            let texts: Vec<String> = texts.iter().map(|t| (*t).to_owned()).collect();
+            variables("--gate-env", &texts).map(|all| all.into_iter().collect::<Vec<_>>())
+        };
+        let pair = |name: &str, value: &str| (name.to_owned(), value.to_owned());
+        assert_eq!(read(&["A=b=c", "B="]), Ok(vec![pair("A", "b=c"), pair("B", "")]));
+        for bad in [&["A"][..], &["A=1", "A=1"]] {
+            assert_eq!(read(bad).unwrap_err().code, Code::Usage, "{bad:?}");
         }
     }
 

@@ -28,7 +28,7 @@ use std::{ffi::OsString, path::PathBuf};
 pub(super) const USAGE: &str = "git agentproto attach SESSION... [OPTIONS] [-- GATE...]";
 
 /// What a file says in place of flags.
-const FLAGS: [&str; 30] = [
+const FLAGS: [&str; 32] = [
     "gate_session",
     "then",
     "scope",
@@ -37,6 +37,8 @@ const FLAGS: [&str; 30] = [
     "gate_timeout",
     "require_output",
     "protect",
+    "gate_env",
+    "gate_env_clean",
     "ungated",
     "words",
     "paths",
@@ -153,6 +155,12 @@ pub(super) struct GateFlags {
     /// What must be as on the trusted ref, in gitignore syntax; may repeat
     #[arg(long, value_name = "GLOB", allow_hyphen_values = true)]
     protect: Vec<String>,
+    /// A variable that gates get, recorded as it is; may repeat
+    #[arg(long, value_name = "NAME=VALUE")]
+    gate_env: Vec<String>,
+    /// Gates get nothing of the environment they are started from but PATH
+    #[arg(long)]
+    gate_env_clean: bool,
     /// A commit without a gate; verify says so
     #[arg(long)]
     ungated: bool,
@@ -333,6 +341,8 @@ pub(super) fn ask(
         gate_timeout_ms: timeout.map(|t| args::duration_ms("--gate-timeout", t)).transpose()?,
         require_output: gates.require_output,
         protect: gates.protect,
+        gate_env: args::variables("--gate-env", &gates.gate_env)?,
+        gate_env_clean: gates.gate_env_clean,
         ungated: gates.ungated,
         gate_cwd: gates.gate_cwd,
         gates: gate_asks(gates.scope, &gates.gates, words)?,

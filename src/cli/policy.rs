@@ -440,6 +440,12 @@ pub(super) fn binds(policy: &Policy) -> Vec<(&'static str, String)> {
         for pattern in &def.protect {
             row("protected", format!("{pattern} (as on the trusted ref)"));
         }
+        for (name, value) in &def.env {
+            row("gate env", format!("{name}={value}"));
+        }
+        if def.env_clean {
+            row("gate env", "nothing of the environment it is started from".to_owned());
+        }
     }
     if let Some(commit) = &policy.spec.commit {
         if !commit.needs_ack() {

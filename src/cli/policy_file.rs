@@ -17,7 +17,7 @@ use serde::{
     de::{Error as _, MapAccess, Visitor, value::MapAccessDeserializer},
 };
 use serde_json::Value;
-use std::{ffi::OsString, fmt, os::unix::ffi::OsStringExt as _, path::Path};
+use std::{collections::BTreeMap, ffi::OsString, fmt, os::unix::ffi::OsStringExt as _, path::Path};
 
 /// Where the fields are described.
 const FIELDS: &str = "every field, with examples: git agentproto help policy-file";
@@ -43,6 +43,8 @@ struct PolicyForm {
     require_output: Option<String>,
     #[serde(default)]
     protect: Vec<String>,
+    #[serde(default)]
+    gate_env_clean: bool,
     commit: Option<CommitForm>,
     on_stale: Option<OnStale>,
     #[serde(default)]
@@ -103,6 +105,8 @@ struct ShellForm {
     timeout_ms: Option<u64>,
     #[serde(default)]
     protect: Vec<String>,
+    #[serde(default)]
+    env: BTreeMap<String, String>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -261,6 +265,8 @@ impl PolicyForm {
             gate_timeout_ms: None,
             require_output: self.require_output,
             protect: self.protect,
+            gate_env: BTreeMap::new(),
+            gate_env_clean: self.gate_env_clean,
             ungated: self.ungated,
             commit,
             on_stale: self.on_stale,
@@ -292,7 +298,8 @@ impl GateForm {
         };
         let argv = std::iter::once(form.command).chain(form.args).collect();
         let (cwd, timeout_ms) = (form.cwd.map(OsString::from), form.timeout_ms);
-        GateAsk::Shell(ShellAsk { argv, cwd, timeout_ms, protect: form.protect })
+        let ShellForm { protect, env, .. } = form;
+        GateAsk::Shell(ShellAsk { argv, cwd, timeout_ms, protect, env })
     }
 }
 

@@ -1,6 +1,7 @@
 //! Gates: what is run, what it said.
 
 use serde::{Deserialize, Deserializer, Serialize, de::Error as _};
+use std::collections::BTreeMap;
 
 /// The three outcomes of a gate; broken means it could not say.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -52,6 +53,12 @@ pub struct GateDef {
     /// What must be as on the trusted ref, in gitignore syntax; otherwise the gate could have been made green.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub protect: Vec<String>,
+    /// Variables it gets, recorded as they are.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub env: BTreeMap<String, String>,
+    /// It gets nothing of its caller's environment.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub env_clean: bool,
 }
 
 impl GateDef {
@@ -77,6 +84,13 @@ impl GateDef {
             text(&self.cwd)
         );
         // What is not asked for is not named, so that definitions of before keep their hash.
+        if !self.env.is_empty() {
+            let vars = self.env.iter().map(|(k, v)| format!("{}:{}", text(k), text(v)));
+            all += &format!(r#","env":{{{}}}"#, vars.collect::<Vec<_>>().join(","));
+        }
+        if self.env_clean {
+            all += r#","envClean":true"#;
+        }
         if !self.protect.is_empty() {
             all += &format!(r#","protect":[{}]"#, list(&self.protect));
         }
@@ -254,15 +268,18 @@ mod tests {
             timeout_ms: 600_000,
             require_output: None,
             protect: vec![],
+            env: BTreeMap::new(),
+            env_clean: false,
         };
         assert_eq!(
             def.canonical(),
             r#"{"args":["a \"b\""],"command":"ls","cwd":".","timeoutMs":600000}"#
         );
         let (require_output, protect) = (Some("^ok".into()), vec!["/tests/".into(), "!x".into()]);
+        let env = [("B", "2"), ("A", "\"")].map(|(k, v)| (k.to_owned(), v.to_owned())).into();
         assert_eq!(
-            GateDef { require_output, protect, ..def }.canonical(),
-            r#"{"args":["a \"b\""],"command":"ls","cwd":".","protect":["/tests/","!x"],"requireOutput":"^ok","timeoutMs":600000}"#
+            GateDef { require_output, protect, env, env_clean: true, ..def }.canonical(),
+            r#"{"args":["a \"b\""],"command":"ls","cwd":".","env":{"A":"\"","B":"2"},"envClean":true,"protect":["/tests/","!x"],"requireOutput":"^ok","timeoutMs":600000}"#
         );
     }
 

@@ -17,4 +17,5 @@ pub mod path;
 pub mod policy;
 pub mod session;
 pub mod time;
+pub mod variable;
 pub mod wanted;

@@ -20,14 +20,18 @@ use crate::{
         policy::{Again, CommitSpec, NextPolicy, OnEnd, OnFail, OnStale, PolicySpec, Then},
         session::Session,
         time::{Timestamp, typed_duration},
+        variable::{is_never, is_ours},
         wanted::Wanted,
     },
     limits,
-    store::{Worktree, expand::LeftOut, protect::Protected, scope::Scope, trusted::Trust},
+    store::{
+        Worktree, expand::LeftOut, protect::Protected, scope::Scope, settings::EnvRules,
+        trusted::Trust,
+    },
     sys::clock,
 };
 use std::{
-    collections::BTreeSet,
+    collections::{BTreeMap, BTreeSet},
     ffi::{OsStr, OsString},
     path::PathBuf,
 };
@@ -52,6 +56,8 @@ pub struct ShellAsk {
     pub timeout_ms: Option<u64>,
     /// Paths that must be as on the trusted ref, beside those of the policy.
     pub protect: Vec<String>,
+    /// Variables it gets, beside those of the policy.
+    pub env: BTreeMap<String, String>,
 }
 
 impl GateAsk {
@@ -138,6 +144,10 @@ pub struct AttachAsk {
     pub require_output: Option<String>,
     /// Paths that must be as on the trusted ref, in gitignore syntax.
     pub protect: Vec<String>,
+    /// Variables of every gate.
+    pub gate_env: BTreeMap<String, String>,
+    /// Gates get nothing of their caller's environment.
+    pub gate_env_clean: bool,
     /// A commit policy without a gate is meant.
     pub ungated: bool,
     /// What to commit; an `emit` policy when absent.
@@ -415,6 +425,9 @@ impl Ledger {
                 None => place.clone(),
             };
             let protect = ask.protect.iter().chain(&gate.protect).cloned().collect();
+            let mut env = ask.gate_env.clone();
+            env.extend(gate.env.clone());
+            check_env(&env, &rules.env, problems);
             let field = format!("gates[{index}]");
             if gate.argv.iter().any(|word| word.contains('\0')) {
                 let why = "it holds a NUL byte, which no program can be given".to_owned();
@@ -427,7 +440,17 @@ impl Ledger {
                     let (command, args) = gate.argv.split_first()?;
                     let (command, args, cwd) = (command.clone(), args.to_vec(), cwd?);
                     let require_output = ask.require_output.clone();
-                    let def = GateDef { command, args, cwd, timeout_ms, require_output, protect };
+                    let env_clean = ask.gate_env_clean;
+                    let def = GateDef {
+                        command,
+                        args,
+                        cwd,
+                        timeout_ms,
+                        require_output,
+                        protect,
+                        env,
+                        env_clean,
+                    };
                     found.push((Gate::Shell(ShellGate { def, program }), Some(path)));
                 }
                 Err(problem) => problems.add(problem),
@@ -578,6 +601,30 @@ fn check_conditions(ask: &AttachAsk, problems: &mut Problems) {
             problems.say(Code::Usage, field, why);
         } else if none {
             problems.say(Code::Usage, field, "there is no gate to protect");
+        }
+    }
+    if none && (!ask.gate_env.is_empty() || ask.gate_env_clean) {
+        problems.say(Code::Usage, "gate.env", "there is no gate that runs a program");
+    }
+}
+
+/// That variables can be given, are not ours to give or withhold, and may be recorded.
+fn check_env(env: &BTreeMap<String, String>, rules: &EnvRules, problems: &mut Problems) {
+    for (name, value) in env {
+        let field = format!("gate.env.{}", name.escape_debug());
+        let bytes = name.as_bytes();
+        if name.is_empty() || name.contains(['=', '\0']) {
+            problems.say(Code::Usage, &field, "this is no name of a variable");
+        } else if value.contains('\0') {
+            problems.say(Code::Usage, &field, "its value holds a NUL byte");
+        } else if is_never(bytes) {
+            let why = "no gate gets it: it redirects git, or loads code into programs";
+            problems.say(Code::GateEnvDenied, &field, why);
+        } else if is_ours(bytes) {
+            problems.say(Code::GateEnvDenied, &field, "every gate gets it from us");
+        } else if rules.is_secret(bytes) {
+            let why = "its value would be recorded, and agentproto.secretEnv calls it secret";
+            problems.say(Code::SecretEnv, &field, why);
         }
     }
 }

@@ -14,7 +14,7 @@ use crate::{
         allowlist::{Allowlist, Denied, Listed, Place},
         git::{Git, GitError},
         program::{FixedPath, ProgramError},
-        settings::{RepoSettings, SettingsError, protected},
+        settings::{EnvRules, RepoSettings, SettingsError, protected},
         trusted::{Trust, TrustedError},
     },
     sys::{
@@ -35,6 +35,8 @@ pub(super) const PATH_KEY: &str = "agentproto.path";
 pub(super) struct GateRules {
     allowlist: Allowlist,
     path: FixedPath,
+    /// What a person says of the environment of gates.
+    pub(super) env: EnvRules,
     trusted_ref: String,
     user_file: PathBuf,
     settings_file: PathBuf,
@@ -134,6 +136,7 @@ impl Ledger {
         Ok(GateRules {
             allowlist,
             path: self.fixed_path_with(worktree, trust)?,
+            env: EnvRules::load(&repo, &trust.settings).map_err(settings_error)?,
             trusted_ref: trust.trusted_ref.clone(),
             user_file: trust.settings.allowlist_file(),
             settings_file: trust.settings.dir().join("settings"),
@@ -147,6 +150,15 @@ impl Ledger {
     /// The person's settings cannot be read, or git does not say where its own programs are.
     pub fn fixed_path(&self, worktree: &Worktree) -> Result<FixedPath, LedgerError> {
         self.fixed_path_with(worktree, &self.trust()?)
+    }
+
+    /// What a person says of the environment of gates.
+    ///
+    /// # Errors
+    /// The settings cannot be read.
+    pub fn env_rules(&self, worktree: &Worktree) -> Result<EnvRules, LedgerError> {
+        let repo = self.repo_in(worktree)?;
+        EnvRules::load(&repo, &self.trust()?.settings).map_err(settings_error)
     }
 
     fn fixed_path_with(
@@ -202,7 +214,9 @@ impl Ledger {
     /// # Errors
     /// It is gone or leads out of the worktree.
     pub fn gate_dir(&self, worktree: &Worktree, gate: &GateDef) -> Result<PathBuf, LedgerError> {
-        anchor(&worktree.top, OsStr::new(&gate.cwd)).map(|below| worktree.top.join(below))
+        let below = anchor(&worktree.top, OsStr::new(&gate.cwd))?;
+        // `PWD` is told as a shell would.
+        Ok(if below == "." { worktree.top.clone() } else { worktree.top.join(below) })
     }
 
     /// The programs a policy's gates resolved to on this machine when it was attached; none when nobody

@@ -155,6 +155,8 @@ pub(super) fn emit(gate: &[&str]) -> AttachAsk {
         gate_timeout_ms: None,
         require_output: None,
         protect: vec![],
+        gate_env: std::collections::BTreeMap::new(),
+        gate_env_clean: false,
         ungated: false,
         commit: None,
         on_stale: None,

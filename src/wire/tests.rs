@@ -116,6 +116,7 @@ fn every_document_reads_and_writes_as_it_did() {
         "policy-committed",
         "policy-signing",
         "policy-watching",
+        "policy-watching.gate-env",
         "policy-watching.let-through",
         "policy-watching.scope",
         "session-exited",
@@ -161,6 +162,12 @@ fn a_gate_definition_is_hashed_as_it_was() {
     let hash = "cb83b9c2754c7fb7bc200c201d030bce796961f908d61267a446e860e0d30a98";
     assert_eq!(sha256(written.as_bytes()), hash);
     assert_eq!(GateLine::parse(&line("gate-pass")).unwrap().def, hash);
+
+    let written = include_str!("../../fixtures/wire/v1/gate-definition.env.json");
+    let def: GateDef = serde_json::from_str(written).unwrap();
+    assert_eq!(def.canonical(), written);
+    let hash = "f8835cacabf76eaa50c640cb22a845e0225f24d706985100588023781bab4a86";
+    assert_eq!(sha256(written.as_bytes()), hash);
 
     let written = include_str!("../../fixtures/wire/v1/gate-definition.scope.json");
     let gate: Gate = serde_json::from_str(written).unwrap();

@@ -27,6 +27,7 @@ mod events;
 mod first_run;
 mod fsck;
 mod gate_conditions;
+mod gate_env;
 mod gc;
 mod gone;
 mod groups;

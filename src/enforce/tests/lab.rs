@@ -145,6 +145,8 @@ impl Lab {
                 timeout_ms: 600_000,
                 require_output: None,
                 protect: vec![],
+                env: std::collections::BTreeMap::new(),
+                env_clean: false,
             },
             program: "0a".repeat(32),
         });

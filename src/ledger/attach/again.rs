@@ -10,7 +10,7 @@ use crate::{
     },
     ledger::{Ledger, LedgerError, Recording},
 };
-use std::{ffi::OsString, os::unix::ffi::OsStringExt as _};
+use std::{collections::BTreeMap, ffi::OsString, os::unix::ffi::OsStringExt as _};
 
 impl Ledger {
     /// Attaches a new policy that asks for what one asked for that is over, of the same turns. Everything is checked
@@ -45,6 +45,8 @@ impl AttachAsk {
             gate_timeout_ms: None,
             require_output: shell.and_then(|gate| gate.def.require_output.clone()),
             protect: vec![],
+            gate_env: BTreeMap::new(),
+            gate_env_clean: shell.is_some_and(|gate| gate.def.env_clean),
             ungated: commits && spec.gates.is_empty(),
             commit: spec.commit.as_ref().map(commit),
             on_stale: Some(spec.on_stale).filter(|_| commits),
@@ -72,6 +74,7 @@ fn typed(gate: &Gate) -> GateAsk {
         cwd: Some(OsString::from(def.cwd.clone())),
         timeout_ms: Some(def.timeout_ms),
         protect: def.protect.clone(),
+        env: def.env.clone(),
     })
 }
 

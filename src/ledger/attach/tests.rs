@@ -236,6 +236,8 @@ fn programs_are_found_on_the_fixed_path_and_in_the_worktree_of_the_gate() {
             timeout_ms: 1,
             require_output: None,
             protect: vec![],
+            env: std::collections::BTreeMap::new(),
+            env_clean: false,
         })
         .to_vec();
     let found = ledger.gate_programs(&worktree, &gates).unwrap();

@@ -5,11 +5,15 @@
 //! by a linker, a flag or a toolchain that the session names. A person who means one names it in
 //! `agentproto.gateEnv`. What this does not do is in `docs/adr/0004`.
 //!
-//! Contract: a variable reaches a gate because it is named here or in the user's `agentproto.gateEnv`.
-//! What redirects git or loads code into every program (`GIT_*`, `LD_*`, `BASH_ENV`, `ENV`) never does,
-//! whoever names it: a gate that runs its own git must not hit the supervised repository.
+//! Contract: a variable reaches a gate because it is named here, in the user's `agentproto.gateEnv`,
+//! or in the gate's definition, which is recorded and shown to whoever approves. What redirects git or loads code into
+//! every program ([`crate::domain::variable::is_never`]) never does, whoever names it.
 
-use crate::sys::env::Env;
+use crate::{
+    domain::variable::{is_never, is_ours},
+    store::settings::EnvRules,
+    sys::env::Env,
+};
 use std::{
     collections::BTreeMap,
     ffi::{OsStr, OsString},
@@ -60,20 +64,27 @@ const CHOOSING_PREFIXES: [&str; 9] = [
 const CHOOSING_SUFFIXES: [&str; 2] = ["_CREDENTIAL_PROVIDER", "_CREDENTIAL_PROVIDERS"];
 /// One of the family `CARGO_TARGET_*` that only says where files go.
 const TARGET_DIR: &str = "CARGO_TARGET_DIR";
-const NEVER: [&str; 2] = ["BASH_ENV", "ENV"];
-const NEVER_PREFIXES: [&str; 2] = ["GIT_", "LD_"];
 
 /// What a gate is told about itself.
 #[derive(Clone, Copy, Debug)]
 pub struct GateVars<'a> {
-    /// Policy id.
-    pub policy: &'a str,
+    /// Policy id and attempt, from 1; none where it is no policy's gate.
+    pub policy: Option<(&'a str, u32)>,
     /// Session id.
     pub session: &'a str,
     /// Absolute path of the session's worktree.
     pub worktree: &'a Path,
-    /// Attempt, from 1.
-    pub attempt: u32,
+}
+
+/// What is asked for beside the keep-list.
+#[derive(Clone, Copy, Debug)]
+pub struct Asked<'a> {
+    /// What a person's settings say.
+    pub rules: &'a EnvRules,
+    /// Variables of the definition, which win over those of the caller.
+    pub set: &'a BTreeMap<String, String>,
+    /// Nothing of the caller's.
+    pub clean: bool,
 }
 
 /// The whole environment of a gate that runs in `cwd`, sorted by name.
@@ -81,33 +92,36 @@ pub struct GateVars<'a> {
 pub fn gate_env(
     caller: &Env,
     fixed_path: &OsStr,
-    extra_names: &[String],
+    asked: &Asked<'_>,
     own: &GateVars<'_>,
     cwd: &Path,
 ) -> Vec<(OsString, OsString)> {
-    let kept = caller.vars().filter(|(name, _)| {
-        is_kept(name) || (extra_names.iter().any(|n| OsStr::new(n) == *name) && !is_never(name))
-    });
+    let kept = caller.vars().filter(|(name, _)| !asked.clean && is_inherited(name, asked.rules));
     let mut vars: BTreeMap<OsString, OsString> =
         kept.map(|(name, value)| (name.to_owned(), value.to_owned())).collect();
+    let set = asked.set.iter().filter(|(name, _)| !is_never(name.as_bytes()));
+    vars.extend(set.map(|(name, value)| (name.into(), value.into())));
     // Last, so that nothing above can stand in for them.
-    let ours: [(&str, OsString); 7] = [
+    let ours: [(&str, OsString); 5] = [
         ("PATH", fixed_path.to_owned()),
         ("PWD", cwd.into()),
         ("CI", "true".into()),
-        ("AGENTPROTO_POLICY_ID", own.policy.into()),
         ("AGENTPROTO_SESSION_ID", own.session.into()),
         ("AGENTPROTO_WORKTREE", own.worktree.into()),
-        ("AGENTPROTO_ATTEMPT", own.attempt.to_string().into()),
     ];
+    vars.retain(|name, _| !is_ours(name.as_bytes()));
     vars.extend(ours.map(|(name, value)| (name.into(), value)));
+    if let Some((policy, attempt)) = own.policy {
+        vars.insert("AGENTPROTO_POLICY_ID".into(), policy.into());
+        vars.insert("AGENTPROTO_ATTEMPT".into(), attempt.to_string().into());
+    }
     vars.into_iter().collect()
 }
 
-/// Whether a variable may never reach a gate, not by `agentproto.gateEnv` and not by `gate.env`.
-#[must_use]
-pub fn is_never(name: &OsStr) -> bool {
-    matches(name, &NEVER, &NEVER_PREFIXES)
+/// A variable that a person names reaches a gate even if it is like a secret: that is what it was named for.
+fn is_inherited(name: &OsStr, rules: &EnvRules) -> bool {
+    let named = rules.named.iter().any(|n| OsStr::new(n) == name);
+    (named && !is_never(name.as_bytes())) || (is_kept(name) && !rules.is_secret(name.as_bytes()))
 }
 
 fn is_kept(name: &OsStr) -> bool {
@@ -131,9 +145,15 @@ mod tests {
     fn check(caller: &[(&str, &str)], extra: &[&str], expected: &[(&str, &str)]) {
         let vars = caller.iter().map(|(k, v)| (OsString::from(k), OsString::from(v)));
         let caller = Env::fixed("/home/t".into(), vars);
-        let extra: Vec<String> = extra.iter().map(|n| (*n).to_owned()).collect();
-        let own = GateVars { policy: "pol", session: "ses", worktree: Path::new("/w"), attempt: 3 };
-        let got = gate_env(&caller, OsStr::new("/usr/bin"), &extra, &own, Path::new("/w/sub"));
+        let named = extra.iter().map(|n| (*n).to_owned()).collect();
+        let rules = EnvRules { named, secret: vec!["*_secret".into()] };
+        let asked = Asked { rules: &rules, set: &BTreeMap::new(), clean: false };
+        compare(&caller, &asked, expected);
+    }
+
+    fn compare(caller: &Env, asked: &Asked<'_>, expected: &[(&str, &str)]) {
+        let own = GateVars { policy: Some(("pol", 3)), session: "ses", worktree: Path::new("/w") };
+        let got = gate_env(caller, OsStr::new("/usr/bin"), asked, &own, Path::new("/w/sub"));
         let ours = [
             ("AGENTPROTO_ATTEMPT", "3"),
             ("AGENTPROTO_POLICY_ID", "pol"),
@@ -236,5 +256,27 @@ mod tests {
             &["API_TOKEN", "PATH", "AGENTPROTO_POLICY_ID", "ABSENT"],
             &[("API_TOKEN", "t")],
         );
+    }
+
+    #[test]
+    fn what_a_person_calls_secret_is_kept_back_unless_it_is_named() {
+        let caller = [("CARGO_REGISTRY_SECRET", "t"), ("XDG_SECRETS", "s")];
+        check(&caller, &[], &[("XDG_SECRETS", "s")]);
+        check(&caller, &["CARGO_REGISTRY_SECRET"], &caller);
+    }
+
+    #[test]
+    fn the_definition_wins_over_the_caller_but_not_over_us() {
+        let caller = [("HOME", "/home/t"), ("LANG", "C"), ("NAMED", "1")];
+        let vars = caller.iter().map(|(k, v)| (OsString::from(k), OsString::from(v)));
+        let caller = Env::fixed("/home/t".into(), vars);
+        let rules = EnvRules { named: vec!["NAMED".into()], secret: vec![] };
+        let set = [("LANG", "de"), ("MODE", "a=b"), ("PATH", "/evil"), ("LD_PRELOAD", "x")];
+        let set = set.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect();
+        let asked = Asked { rules: &rules, set: &set, clean: false };
+        let all = [("HOME", "/home/t"), ("LANG", "de"), ("MODE", "a=b"), ("NAMED", "1")];
+        compare(&caller, &asked, &all);
+        let clean = Asked { clean: true, ..asked };
+        compare(&caller, &clean, &[("LANG", "de"), ("MODE", "a=b")]);
     }
 }

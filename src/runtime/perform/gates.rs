@@ -21,14 +21,14 @@ use crate::{
     limits,
     runtime::{
         gate::{
-            environment::{GateVars, gate_env},
+            environment::{Asked, GateVars, gate_env},
             log,
             shell::{self, Judged},
         },
         live::{self, Acquired, Live},
         runner::{self, Ended, Ran, RunSpec, RunnerError},
     },
-    store::{candidate::Listed, settings},
+    store::{candidate::Listed, settings::EnvRules},
     sys::{clock, digest, env},
     wire::gate_line::{GateExit, GateLine, GatedOn},
 };
@@ -131,7 +131,7 @@ struct Allowed {
     /// By the place of their gate.
     programs: BTreeMap<usize, PathBuf>,
     path: String,
-    extra: Vec<String>,
+    rules: EnvRules,
     own: PathBuf,
 }
 
@@ -293,7 +293,7 @@ impl Session<'_> {
 
     /// Judges the allowlist and the programs again, right before they run.
     fn allowed(&self) -> Result<Result<Allowed, Trouble>, PerformError> {
-        let Place { ledger, policy, worktree, repo, .. } = &self.place;
+        let Place { ledger, policy, worktree, .. } = &self.place;
         let shells: Vec<_> = shells(policy).collect();
         let defs: Vec<_> = shells.iter().map(|(_, gate)| gate.def.clone()).collect();
         let found = match ledger.gate_programs(worktree, &defs) {
@@ -309,17 +309,17 @@ impl Session<'_> {
                 return Ok(Err(trouble(Code::ProgramChanged, because)));
             }
         }
-        let extra = match settings::user_scope(repo, "agentproto.gateEnv") {
-            Ok(extra) => extra,
+        let rules = match ledger.env_rules(worktree) {
+            Ok(rules) => rules,
             Err(error) => {
-                return Ok(Err(trouble(error.code(), "agentproto.gateEnv cannot be read")));
+                let because = "agentproto.gateEnv or agentproto.secretEnv cannot be read";
+                return Ok(Err(trouble(error.code(), because)));
             }
         };
-        let extra = extra.iter().flat_map(|names| names.split_whitespace().map(str::to_owned));
         Ok(Ok(Allowed {
             programs: shells.iter().zip(found).map(|((at, _), (path, _))| (*at, path)).collect(),
             path: ledger.fixed_path(worktree)?.as_variable(),
-            extra: extra.collect(),
+            rules,
             own: env::own_program().map_err(PerformError::OwnProgram)?,
         }))
     }
@@ -370,16 +370,17 @@ impl Session<'_> {
             return Ok(not_run(index, why, unlisted));
         };
         let vars = GateVars {
-            policy: policy.policy_id.as_str(),
+            policy: Some((policy.policy_id.as_str(), self.attempt)),
             session: policy.spec.gate_session().map_or("", |s| s.as_str()),
             worktree: &worktree.top,
-            attempt: self.attempt,
         };
+        let def = &gate.def;
+        let asked = Asked { rules: &allowed.rules, set: &def.env, clean: def.env_clean };
         let spec = RunSpec {
             effect: engine::gate_key(&policy.policy_id, self.attempt),
             program: program.clone(),
             args: gate.def.args.iter().map(Into::into).collect(),
-            env: gate_env(ledger.env(), OsStr::new(&allowed.path), &allowed.extra, &vars, &cwd),
+            env: gate_env(ledger.env(), OsStr::new(&allowed.path), &asked, &vars, &cwd),
             cwd,
             timeout_ms: self.time_left(gate),
             stdin: vec![],

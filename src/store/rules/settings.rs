@@ -12,7 +12,7 @@
 
 use crate::{
     code::Code,
-    domain::{digest::sha256, oid::Oid},
+    domain::{digest::sha256, oid::Oid, variable::is_like},
     limits,
     sys::{
         env::Env,
@@ -269,6 +269,39 @@ pub fn user_scope_all(repo: &gix::Repository, key: &str) -> Result<Vec<String>, 
     let snapshot = repo.config_snapshot();
     let values = snapshot.plumbing().strings_filter(key, is_user_scope).unwrap_or_default();
     values.iter().map(|value| text(key, value)).collect()
+}
+
+/// What a person says of the environment of gates.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct EnvRules {
+    /// Names that gates get from their caller, too.
+    pub named: Vec<String>,
+    /// Patterns of names whose values are not recorded, and not handed on by themselves.
+    pub secret: Vec<String>,
+}
+
+impl EnvRules {
+    /// Reads `agentproto.gateEnv` and `agentproto.secretEnv`, lists of words, from system or global scope; of the latter
+    /// all values there are, those of the user's settings of the repository included.
+    ///
+    /// # Errors
+    /// One is not UTF-8.
+    pub fn load(repo: &gix::Repository, settings: &RepoSettings) -> Result<Self, SettingsError> {
+        let words = |texts: Vec<String>| -> Vec<String> {
+            texts.iter().flat_map(|text| text.split_whitespace()).map(str::to_owned).collect()
+        };
+        let (named, secret) = ("agentproto.gateEnv", "agentproto.secretEnv");
+        let mut patterns = user_scope_all(repo, secret)?;
+        patterns.extend(settings.get_all(secret)?);
+        let named = user_scope(repo, named)?.into_iter().collect();
+        Ok(Self { named: words(named), secret: words(patterns) })
+    }
+
+    /// True for a name that a person calls secret.
+    #[must_use]
+    pub fn is_secret(&self, name: &[u8]) -> bool {
+        self.secret.iter().any(|pattern| is_like(pattern.as_bytes(), name))
+    }
 }
 
 /// A boolean of system or global scope; absent is false.

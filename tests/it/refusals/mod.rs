@@ -229,7 +229,6 @@ const NOT_PROVOKED_HERE: &[(&str, &str)] = &[
         "rule-file-staged",
         "meets a person at a terminal only; the tests of `allow --commit` bring it about",
     ),
-    ("secret-env", "gates take variables only from files of definitions, which come later"),
     ("store-unusable", "needs a damaged log; the store's tests bring it about"),
     (
         "trusted-ref-remote",

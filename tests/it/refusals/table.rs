@@ -317,6 +317,14 @@ const ATTACH: &[Row] = &[
         e.adopt_in(&e.worktree("tree"), "elsewhere");
         attach(e, &["elsewhere", "--path", "a.txt", "-m", "m", "--", "true"])
     }),
+    row("gate-env-denied", 6, |e| attach(e, &["--gate-env", "LD_PRELOAD=x", "--", "true"])),
+    row("gate-env-denied", 6, |e| attach(e, &["--gate-env", "PATH=x", "--", "true"])),
+    row("secret-env", 6, |e| {
+        e.global("agentproto.secretEnv", "*password *token*");
+        attach(e, &["--gate-env", "API_TOKEN=x", "--", "true"])
+    }),
+    row("usage", 129, |e| attach(e, &["--gate-env", "API_TOKEN", "--", "true"])),
+    row("usage", 129, |e| attach(e, &["--gate-env-clean"])),
     row("scope-dirty-base", 6, |e| {
         e.write("a.txt", "changed\n");
         attach(e, &["--scope", "/src/"])
