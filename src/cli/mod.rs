@@ -21,6 +21,7 @@ mod demo;
 mod doubt;
 mod error;
 mod events;
+mod exec;
 mod follow;
 mod fsck;
 mod gc;
@@ -109,6 +110,9 @@ enum Command {
     /// Sessions: start, adopt, report, prompt, output, kill, list, show
     #[command(subcommand)]
     Session(session::SessionCommand),
+    /// Run an allowed command in a session's worktree, and record that it is done
+    #[command(override_usage = exec::USAGE)]
+    Exec(exec::ExecArgs),
     /// Do for every policy what is due, and leave
     Supervise(supervise::SuperviseArgs),
     /// Let a command run as a gate, for you and this repository
@@ -219,6 +223,7 @@ fn dispatch(cx: &Cx, command: Command) -> Result<u8, CliError> {
         Command::Verify(args) => verify::run(cx, args),
         Command::Policy(command) => policy::run(cx, command),
         Command::Session(command) => session::run(cx, command),
+        Command::Exec(args) => exec::run(cx, args),
         Command::Supervise(args) => supervise::run(cx, &args),
         Command::Allow(args) => allow::run(cx, &args),
         Command::Trust(args) => trust::run(cx, &args),

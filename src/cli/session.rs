@@ -310,7 +310,8 @@ fn is_watched(recording: &Recording, session: &SessionId) -> bool {
     recording.state.policies.values().any(|policy| policy.spec.session_ids.contains(session))
 }
 
-fn report_answer(
+/// What was recorded, as an answer.
+pub(super) fn report_answer(
     ledger: &Ledger,
     session: &SessionId,
     kind: Kind,

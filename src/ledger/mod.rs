@@ -11,6 +11,7 @@ mod agents;
 mod attach;
 mod commit_rules;
 mod error;
+mod exec;
 mod gates;
 #[cfg(test)]
 mod lab;
@@ -31,6 +32,7 @@ pub use adopt::AdoptAsk;
 pub use agents::{LaunchPlace, StartAsk};
 pub use attach::{AttachAsk, CommitAsk, GateAsk, GroupAsk, NextAsk, ShellAsk, TurnsAsk};
 pub use error::{LedgerError, Problem};
+pub use exec::Runnable;
 pub use leftovers::Leftover;
 pub use query::{Elsewhere, Listed, Meant, Page, Query, Seen};
 pub use receipts::Receipt;

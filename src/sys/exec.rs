@@ -16,7 +16,7 @@ use std::{
     ffi::{CString, OsStr, OsString, c_char},
     io::{self, Seek as _, Write as _},
     os::{
-        fd::{AsRawFd, BorrowedFd, RawFd},
+        fd::{AsFd, AsRawFd, BorrowedFd, RawFd},
         unix::{ffi::OsStrExt, process::CommandExt},
     },
     path::Path,
@@ -111,6 +111,32 @@ fn said(bytes: &[u8]) -> io::Result<Stdio> {
     file.write_all(bytes)?;
     file.rewind()?;
     Ok(file.into())
+}
+
+/// Starts a program in the place of this one: its terminal, its process group, its streams, standard output as the same
+/// stream as standard error if asked to. Default signals, killed when the calling thread dies.
+///
+/// # Errors
+/// As [`start_tree`].
+pub fn start_in_place(call: &Call, all_to_stderr: bool) -> io::Result<Child> {
+    let image = Image::new(call)?;
+    let parent = rustix::process::getpid();
+    let mut command = bare(call);
+    command.stdin(Stdio::inherit()).stdout(Stdio::inherit()).stderr(Stdio::inherit());
+    if all_to_stderr {
+        command.stdout(io::stderr().as_fd().try_clone_to_owned()?);
+    }
+    let set_up = move || {
+        die_with(parent)?;
+        default_signals();
+        Err(image.execute())
+    };
+    #[expect(unsafe_code, reason = "the only way to act between fork and exec")]
+    // SAFETY: as in `start_tree`.
+    unsafe {
+        command.pre_exec(set_up);
+    }
+    command.spawn()
 }
 
 /// Marks every descriptor above stderr close-on-exec, those too that this process inherited.

@@ -162,14 +162,27 @@ pub fn become_subreaper() -> io::Result<()> {
     Ok(rustix::process::set_child_subreaper(Some(rustix::process::getpid()))?)
 }
 
+/// Of the signals from 1 on.
+const NAMES: [&str; 31] = [
+    "HUP", "INT", "QUIT", "ILL", "TRAP", "ABRT", "BUS", "FPE", "KILL", "USR1", "SEGV", "USR2",
+    "PIPE", "ALRM", "TERM", "STKFLT", "CHLD", "CONT", "STOP", "TSTP", "TTIN", "TTOU", "URG",
+    "XCPU", "XFSZ", "VTALRM", "PROF", "WINCH", "IO", "PWR", "SYS",
+];
+
+/// The number behind what [`signal_name`] gives.
+#[must_use]
+pub fn signal_number(name: &str) -> Option<i32> {
+    let name = name.strip_prefix("SIG")?;
+    let index = NAMES.iter().position(|known| *known == name);
+    match index.and_then(|index| i32::try_from(index + 1).ok()) {
+        Some(number) => Some(number),
+        None => name.parse().ok(),
+    }
+}
+
 /// The name of a signal, `SIGTERM`; numbers without a name are written `SIG<number>`.
 #[must_use]
 pub fn signal_name(number: i32) -> String {
-    const NAMES: [&str; 31] = [
-        "HUP", "INT", "QUIT", "ILL", "TRAP", "ABRT", "BUS", "FPE", "KILL", "USR1", "SEGV", "USR2",
-        "PIPE", "ALRM", "TERM", "STKFLT", "CHLD", "CONT", "STOP", "TSTP", "TTIN", "TTOU", "URG",
-        "XCPU", "XFSZ", "VTALRM", "PROF", "WINCH", "IO", "PWR", "SYS",
-    ];
     let index = number.checked_sub(1).and_then(|n| usize::try_from(n).ok());
     match index.and_then(|n| NAMES.get(n)) {
         Some(name) => format!("SIG{name}"),
@@ -295,5 +308,9 @@ mod tests {
         assert_eq!(signal_name(31), "SIGSYS");
         assert_eq!(signal_name(40), "SIG40");
         assert_eq!(signal_name(0), "SIG0");
+        for number in 1..65 {
+            assert_eq!(signal_number(&signal_name(number)), Some(number));
+        }
+        assert_eq!(signal_number("SIGNOTHING"), None);
     }
 }

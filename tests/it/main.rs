@@ -24,6 +24,7 @@ mod detached;
 mod doubt;
 mod env;
 mod events;
+mod exec;
 mod first_run;
 mod fsck;
 mod gate_conditions;

@@ -22,12 +22,14 @@
 
 mod capture;
 mod child;
+mod in_place;
 mod message;
 mod owner;
 mod tree;
 
 pub use capture::Captured;
 pub use child::runner_main;
+pub use in_place::{InPlace, run_in_place};
 pub use owner::{RunnerError, run};
 
 use std::{ffi::OsString, path::PathBuf};

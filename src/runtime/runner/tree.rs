@@ -27,7 +27,7 @@ use std::{
 };
 
 /// Between two looks at the process table while a tree is being killed.
-const SWEEP_POLL: Duration = Duration::from_millis(5);
+pub(super) const SWEEP_POLL: Duration = Duration::from_millis(5);
 
 /// From where news reach the runner, besides the program's own output.
 pub(super) struct News<'a> {
@@ -125,7 +125,7 @@ struct Tree {
 impl Tree {
     fn new(mut child: Child, begun: Instant, spec: &RunSpec) -> io::Result<Self> {
         let lost = || io::Error::other("the started program has no pipes or no pid");
-        let main = i32::try_from(child.id()).ok().and_then(Pid::from_raw).ok_or_else(lost)?;
+        let main = pid_of(&child).ok_or_else(lost)?;
         let (stdout, stderr) = (child.stdout.take(), child.stderr.take());
         Ok(Self {
             main,
@@ -250,18 +250,7 @@ impl Tree {
 
     /// Collects everything that ended; whether children are left.
     fn reap(&mut self) -> io::Result<bool> {
-        loop {
-            match rustix::process::wait(WaitOptions::NOHANG) {
-                Ok(Some((pid, status))) if pid == self.main => {
-                    self.ended = Some((status, Instant::now()));
-                }
-                // Somebody's orphan.
-                Ok(Some(_)) | Err(rustix::io::Errno::INTR) => {}
-                Ok(None) => return Ok(true),
-                Err(rustix::io::Errno::CHILD) => return Ok(false),
-                Err(error) => return Err(error.into()),
-            }
-        }
+        reap(self.main, &mut self.ended)
     }
 
     fn finish(mut self) -> io::Result<Option<Ran>> {
@@ -283,16 +272,34 @@ impl Tree {
     }
 }
 
+/// Collects everything that ended, and notes it of `main`; whether children are left.
+pub(super) fn reap(main: Pid, ended: &mut Option<(WaitStatus, Instant)>) -> io::Result<bool> {
+    loop {
+        match rustix::process::wait(WaitOptions::NOHANG) {
+            Ok(Some((pid, status))) if pid == main => *ended = Some((status, Instant::now())),
+            // Somebody's orphan.
+            Ok(Some(_)) | Err(rustix::io::Errno::INTR) => {}
+            Ok(None) => return Ok(true),
+            Err(rustix::io::Errno::CHILD) => return Ok(false),
+            Err(error) => return Err(error.into()),
+        }
+    }
+}
+
 struct Ready {
     signal: bool,
     owner: bool,
+}
+
+pub(super) fn pid_of(child: &Child) -> Option<Pid> {
+    i32::try_from(child.id()).ok().and_then(Pid::from_raw)
 }
 
 fn asked_to_end(numbers: &[i32]) -> bool {
     numbers.iter().any(|number| *number != Signal::CHILD.as_raw())
 }
 
-fn wait_for(fds: &mut [PollFd<'_>], longest: Duration) -> io::Result<()> {
+pub(super) fn wait_for(fds: &mut [PollFd<'_>], longest: Duration) -> io::Result<()> {
     let timeout = Timespec::try_from(longest).map_err(io::Error::other)?;
     match poll(fds, Some(&timeout)) {
         Ok(_) | Err(rustix::io::Errno::INTR) => Ok(()),
@@ -301,7 +308,7 @@ fn wait_for(fds: &mut [PollFd<'_>], longest: Duration) -> io::Result<()> {
 }
 
 /// One that may not be signalled does not keep the others alive; it shows up as a survivor.
-fn signal_all(processes: &[ProcessId], signal: Signal) -> io::Result<()> {
+pub(super) fn signal_all(processes: &[ProcessId], signal: Signal) -> io::Result<()> {
     for process in processes {
         match process::send(process, signal) {
             Ok(_) => {}
@@ -312,12 +319,12 @@ fn signal_all(processes: &[ProcessId], signal: Signal) -> io::Result<()> {
     Ok(())
 }
 
-fn outlived(left: &[ProcessId]) -> io::Error {
+pub(super) fn outlived(left: &[ProcessId]) -> io::Error {
     let pids: Vec<u32> = left.iter().map(|process| process.pid).collect();
     io::Error::other(format!("processes outlived SIGKILL by {} ms: {pids:?}", limits::TREE_KILL_MS))
 }
 
-fn ended(status: WaitStatus) -> io::Result<Ended> {
+pub(super) fn ended(status: WaitStatus) -> io::Result<Ended> {
     if let Some(code) = status.exit_status() {
         return Ok(Ended::Exited(code));
     }
