@@ -173,6 +173,8 @@ pub const SCRATCH_STALE_MS: u64 = 3600 * 1000;
 pub const PACK_STALE_MS: u64 = 24 * 3600 * 1000;
 /// Patterns of protected paths that a policy may have.
 pub const PROTECT_PATTERNS: usize = 64;
+/// Files beside the listed ones that a gate which did not pass is told with.
+pub const BESIDE_NAMED: usize = 5;
 /// Patterns of one scope gate.
 pub const SCOPE_PATTERNS: usize = 256;
 /// Paths outside the scope that the kept output of a scope gate lists.

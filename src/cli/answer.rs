@@ -178,6 +178,8 @@ fn last_gate(ledger: &Ledger, policy: &Policy) -> Value {
         "durationMs": last.duration_ms,
         "tail": tail(ledger, last),
         "unlistedChanges": last.unlisted_changes,
+        "beside": last.beside,
+        "leftBehind": last.left_behind,
     })
 }
 

@@ -506,7 +506,18 @@ pub(super) fn gate_words(result: &GateResult) -> String {
     let more = result.because.as_deref().map(shown).filter(|because| !words.contains(because));
     words.extend(more);
     if result.unlisted_changes > 0 {
-        words.push(format!("uncommitted beside the listed files: {}", result.unlisted_changes));
+        let named: Vec<String> =
+            result.beside.iter().map(|path| shown(&path.to_string())).collect();
+        let more = if named.len() as u64 == result.unlisted_changes { "" } else { ", …" };
+        let named =
+            if named.is_empty() { String::new() } else { format!(" ({}{more})", named.join(", ")) };
+        words.push(format!(
+            "uncommitted beside the listed files: {}{named}",
+            result.unlisted_changes
+        ));
+    }
+    if result.left_behind > 0 {
+        words.push(format!("processes left behind and killed: {}", result.left_behind));
     }
     words.join(", ")
 }

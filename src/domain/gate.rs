@@ -1,5 +1,6 @@
 //! Gates: what is run, what it said.
 
+use super::path::RepoPath;
 use serde::{Deserialize, Deserializer, Serialize, de::Error as _};
 use std::collections::BTreeMap;
 
@@ -189,6 +190,11 @@ impl ScopeGate {
     }
 }
 
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "the signature serde asks for")]
+fn is_zero(n: &u64) -> bool {
+    *n == 0
+}
+
 fn json_text(text: &str) -> String {
     serde_json::Value::from(text).to_string()
 }
@@ -250,6 +256,12 @@ pub struct GateResult {
     pub log: Option<LogRef>,
     /// Changed or untracked files outside the listed paths while it ran.
     pub unlisted_changes: u64,
+    /// The first of them, where a gate of a commit did not pass: they may be why.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub beside: Vec<RepoPath>,
+    /// Processes that outlived its main process, and were killed.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub left_behind: u64,
     /// Its line in the gates note; absent when it did not run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub line: Option<String>,

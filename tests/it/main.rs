@@ -13,6 +13,8 @@ mod answers;
 mod cases_ack;
 mod cases_doc;
 mod cases_gate;
+mod cases_gate_output;
+mod cases_gate_trust;
 mod cases_journal;
 mod cases_staging;
 mod cases_store;

@@ -449,6 +449,8 @@ fn green(policy: &PolicyId, attempt: u32, gate: &Gate, tree: Oid) -> GateResult 
         duration_ms: 3,
         log: None,
         unlisted_changes: 2,
+        beside: vec![],
+        left_behind: 0,
         line: Some(line.encode()),
     }
 }

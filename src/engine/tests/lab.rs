@@ -118,6 +118,8 @@ pub(super) fn result(verdict: Verdict) -> GateResult {
         duration_ms: 5,
         log: None,
         unlisted_changes: 0,
+        beside: vec![],
+        left_behind: 0,
         line: Some("a line".into()),
     }
 }

@@ -189,7 +189,7 @@ mod tests {
 
     fn ran(stdout: Captured, stderr: Captured) -> Ran {
         let (ended, signals) = (Ended::Exited(0), Vec::new());
-        Ran { ended, signals, duration_ms: 1, stdout, stderr, cancelled: false }
+        Ran { ended, signals, duration_ms: 1, stdout, stderr, cancelled: false, left_behind: 0 }
     }
 
     #[test]

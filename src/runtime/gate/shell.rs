@@ -67,7 +67,15 @@ mod tests {
 
     fn ran(ended: Ended, cancelled: bool) -> Ran {
         let (stdout, stderr) = (Captured::default(), Captured::default());
-        Ran { ended, signals: Vec::new(), duration_ms: 12, stdout, stderr, cancelled }
+        Ran {
+            ended,
+            signals: Vec::new(),
+            duration_ms: 12,
+            stdout,
+            stderr,
+            cancelled,
+            left_behind: 0,
+        }
     }
 
     fn check(ended: Ended, cancelled: bool, expected: &str) {

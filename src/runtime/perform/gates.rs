@@ -4,7 +4,7 @@ use super::{
     PerformError, Progress, Step,
     hooks::{self, Stopped},
     queue::{self, Turn},
-    subject::{Made, Place, Subject, Trouble, trouble},
+    subject::{Beside, Made, Place, Subject, Trouble, trouble},
 };
 use crate::{
     code::{Code, exit},
@@ -151,13 +151,13 @@ impl Session<'_> {
                 Ok(before) => before,
                 Err(why) => return Ok((ended(why, vec![], voided, None), vec![])),
             };
-            let results = self.gates(&subject, unlisted)?;
+            let results = self.gates(&subject, &unlisted)?;
             let written = self.place.written_since(before.as_ref());
             if self.is_out_of_time(&results) {
                 let (noted_on, end) = (None, RunEnd::OutOfTime);
                 return Ok((GateRun { results, voided, noted_on, end }, vec![]));
             }
-            let noted_on = match self.place.noted_on(unlisted) {
+            let noted_on = match self.place.noted_on(unlisted.count) {
                 Ok(noted_on) => noted_on,
                 Err(why) => return Ok((ended(why, results, voided, None), vec![])),
             };
@@ -245,12 +245,13 @@ impl Session<'_> {
     }
 
     /// Runs the gates in order, up to the first that does not pass.
-    fn gates(&self, subject: &Subject, unlisted: u64) -> Result<Vec<GateResult>, PerformError> {
+    fn gates(&self, subject: &Subject, beside: &Beside) -> Result<Vec<GateResult>, PerformError> {
+        let unlisted = beside.count;
         let gates = &self.place.policy.spec.gates;
         let mut results = Vec::new();
         let mut allowed = None;
         for (index, gate) in gates.iter().enumerate() {
-            let result = match gate {
+            let mut result = match gate {
                 Gate::Scope(gate) => self.scope(index, gate, (subject, unlisted))?,
                 Gate::Shell(shell) => {
                     // All of them at once, before the first one runs.
@@ -265,6 +266,9 @@ impl Session<'_> {
                 }
             };
             let passed = result.verdict == Verdict::Pass;
+            if !passed {
+                result.beside.clone_from(&beside.first);
+            }
             results.push(result);
             if !passed {
                 break;
@@ -490,6 +494,8 @@ fn scoped(index: usize, found: &BTreeSet<RepoPath>, unlisted_changes: u64) -> Ga
         duration_ms: 0,
         log: None,
         unlisted_changes,
+        beside: vec![],
+        left_behind: 0,
         line: None,
     }
 }
@@ -527,6 +533,8 @@ fn not_run(index: usize, why: Trouble, unlisted_changes: u64) -> GateResult {
         duration_ms: 0,
         log: None,
         unlisted_changes,
+        beside: vec![],
+        left_behind: 0,
         line: None,
     }
 }
@@ -562,6 +570,8 @@ fn judged(index: usize, ran: &Ran, unlisted_changes: u64) -> GateResult {
         duration_ms: ran.duration_ms,
         log: None,
         unlisted_changes,
+        beside: vec![],
+        left_behind: ran.left_behind,
         line: None,
     }
 }

@@ -330,6 +330,8 @@ fn result(name: &str, ran: &Ran, code: Code, because: &str) -> GateResult {
         duration_ms: ran.duration_ms,
         log: None,
         unlisted_changes: 0,
+        beside: vec![],
+        left_behind: 0,
         line: None,
     }
 }

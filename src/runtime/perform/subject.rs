@@ -16,6 +16,7 @@ use crate::{
         time::Timestamp,
     },
     ledger::Ledger,
+    limits,
     store::{
         StoreError, Worktree,
         candidate::{
@@ -32,7 +33,7 @@ use crate::{
         stamps::Stamps,
         worktree_state::{
             Head, Operation, StateError, branch_tip, head, index_tree, is_on, is_unmerged,
-            operation_in_progress, unlisted_changes,
+            operation_in_progress, unlisted_paths,
         },
     },
 };
@@ -83,6 +84,13 @@ pub(super) struct Fixed {
     pub(super) unchanged: bool,
     /// Cleaned, without our trailers.
     pub(super) message: Vec<u8>,
+}
+
+/// What differs outside the listed paths of a commit.
+pub(super) struct Beside {
+    pub(super) count: u64,
+    /// Some of it by name.
+    pub(super) first: Vec<RepoPath>,
 }
 
 /// What was made of green gates.
@@ -295,10 +303,15 @@ impl<'a> Place<'a> {
     }
 
     /// Changed and untracked files outside the listed paths.
-    pub(super) fn unlisted(&self) -> Result<u64, Trouble> {
-        let listed = self.policy.spec.commit.as_ref().map_or(&[][..], |c| &c.paths);
-        let found = unlisted_changes(&self.repo, listed)?;
-        Ok(found.tracked + found.untracked)
+    pub(super) fn unlisted(&self) -> Result<Beside, Trouble> {
+        let listed = self.policy.spec.commit.as_ref().map(|c| c.paths.as_slice());
+        let (tracked, untracked) = unlisted_paths(&self.repo, listed.unwrap_or_default())?;
+        let count = (tracked.len() + untracked.len()) as u64;
+        let paths = tracked.iter().chain(&untracked).filter_map(|path| RepoPath::new(path).ok());
+        // Without listed paths all that differs is what the gate is about.
+        let most = listed.map_or(0, |_| limits::BESIDE_NAMED);
+        let paths: BTreeSet<RepoPath> = paths.collect();
+        Ok(Beside { count, first: paths.into_iter().take(most).collect() })
     }
 
     /// The commit that an `emit` policy's gate lines are noted on: `HEAD`, when nothing else could have been

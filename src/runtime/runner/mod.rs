@@ -86,6 +86,8 @@ pub struct Ran {
     pub stderr: Captured,
     /// Somebody asked the runner to end before the program did.
     pub cancelled: bool,
+    /// Processes that were there when the main process had ended by itself, and were killed.
+    pub left_behind: u64,
 }
 
 #[cfg(test)]

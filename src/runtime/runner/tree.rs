@@ -87,6 +87,7 @@ fn not_started(spec: &RunSpec, error: &io::Error) -> Ran {
         stdout: Captured::default(),
         stderr: Captured::default(),
         cancelled: false,
+        left_behind: 0,
     }
 }
 
@@ -120,6 +121,7 @@ struct Tree {
     phase: Phase,
     stop: Option<Stop>,
     signals: Vec<String>,
+    left_behind: u64,
 }
 
 impl Tree {
@@ -138,6 +140,7 @@ impl Tree {
             phase: Phase::Running,
             stop: None,
             signals: Vec::new(),
+            left_behind: 0,
         })
     }
 
@@ -155,6 +158,9 @@ impl Tree {
             // program it started wants to tidy up after.
             let in_grace = matches!(self.phase, Phase::Grace) && children_left;
             if self.ended.is_some() && !in_grace {
+                if self.stop.is_none() && children_left {
+                    self.left_behind = process::descendants(std::process::id())?.len() as u64;
+                }
                 return Ok(());
             }
             if Instant::now() >= self.next {
@@ -268,6 +274,7 @@ impl Tree {
             stdout: self.stdout.finish(&mut self.ring)?,
             stderr: self.stderr.finish(&mut self.ring)?,
             cancelled: self.stop == Some(Stop::Cancelled),
+            left_behind: self.left_behind,
         }))
     }
 }
