@@ -65,6 +65,7 @@ fn every_optional_part_of_an_event_is_in_some_file() {
         ("policy-passed", "voided outcome notedOn"),
         ("policy-passed.unsigned", "unsigned"),
         ("policy-failed", "because results voided notedOn"),
+        ("policy-failed.beside", "results"),
         ("policy-cancelled", "because"),
         ("policy-dismissed", "because"),
         ("policy-gating.again", "because"),

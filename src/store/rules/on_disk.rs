@@ -11,7 +11,7 @@ use crate::store::{
     object::{Kind, Object},
     settings,
     tree::{self, Mode},
-    worktree_state::{StateError, git_error, open_index},
+    worktree_state::{StateError, git_error, open_index, require_rules_files},
 };
 use crate::{
     domain::{oid::Oid, path::RepoPath},
@@ -165,6 +165,8 @@ impl Walk<'_> {
         prefix: &[u8],
         rules: &mut Rules<'_>,
     ) -> Result<(), CandidateError> {
+        // The library would open a fifo in their place, and wait; the walks of others may not come here.
+        require_rules_files(dir)?;
         for name in files::names(dir).map_err(|e| io(&e))? {
             if name == ".git" {
                 continue;

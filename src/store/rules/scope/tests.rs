@@ -13,6 +13,15 @@ fn scope(patterns: &[&str]) -> Scope {
 
 /// What differs from the tree of this commit outside of these patterns, in order.
 fn beside(repo: &Repo, base: &str, patterns: &[&str]) -> Vec<String> {
+    let found = looked(repo, base, patterns).unwrap();
+    found.iter().map(ToString::to_string).collect()
+}
+
+fn looked(
+    repo: &Repo,
+    base: &str,
+    patterns: &[&str],
+) -> Result<BTreeSet<RepoPath>, CandidateError> {
     let gix = repo.gix();
     let git = repo.program();
     let scratch = repo.beside("scratch");
@@ -20,8 +29,7 @@ fn beside(repo: &Repo, base: &str, patterns: &[&str]) -> Vec<String> {
     let filters = Filters { repo: &gix, git: &git, scratch: &scratch };
     let ctx = FixCtx { filters, load: &read, allow_submodules: false };
     let tree = repo.oid(&format!("{base}^{{tree}}"));
-    let found = outside(ctx, tree, &scope(patterns)).unwrap();
-    found.iter().map(ToString::to_string).collect()
+    outside(ctx, tree, &scope(patterns))
 }
 
 const SRC: &[&str] = &["/src/"];
@@ -112,6 +120,18 @@ fn what_can_be_hidden_from_git_is_named() {
         repo.write("docs/a", b"base\n");
         repo.git(&["update-index", &bit.replace("--", "--no-"), "docs/a"]);
     }
+}
+
+#[test]
+fn a_fifo_in_the_place_of_rules_is_waited_for_by_nobody() {
+    let repo = prepared();
+    // Where git does not look.
+    repo.write(".git/info/exclude", b"/hidden/\n");
+    std::fs::create_dir(repo.path("hidden")).unwrap();
+    let fifo = repo.path("hidden/.gitignore");
+    rustix::fs::mkfifoat(rustix::fs::CWD, fifo, rustix::fs::Mode::RUSR).unwrap();
+    let error = looked(&repo, "HEAD", SRC).unwrap_err();
+    assert_eq!(error.code(), crate::code::Code::NotRegular, "{error}");
 }
 
 #[test]
