@@ -110,8 +110,8 @@ fn what_it_leaves_in_the_background_goes_with_it() {
 fn what_may_not_or_cannot_run_is_refused_and_not_recorded() {
     let env = TestEnv::new();
     env.write_script("odd.sh", "#!/no/such/interpreter\n");
-    env.script("listed.sh", "true");
-    let listed = crate::env::allowlist(&["./odd.sh"]);
+    env.script("listed.sh", "touch ran");
+    let listed = crate::env::allowlist(&["./odd.sh", "./listed.sh"]);
     fs::write(env.repo().join(".agentproto/allowed-commands.json"), listed).unwrap();
     env.git(&["add", "."]);
     env.git(&["commit", "-qm", "odd"]);
@@ -129,7 +129,7 @@ fn what_may_not_or_cannot_run_is_refused_and_not_recorded() {
         ("s", &["true", &long], "bad-data", 129),
         ("s", &["true true"], "usage", 129),
         ("s", &[], "usage", 129),
-        ("over", &["true"], "terminal", 6),
+        ("over", &["./listed.sh"], "terminal", 6),
         ("gone", &["true"], "no-such-cwd", 6),
         ("nobody", &["true"], "no-such-session", 4),
     ] {
@@ -138,5 +138,7 @@ fn what_may_not_or_cannot_run_is_refused_and_not_recorded() {
         assert!(out.stdout.is_empty() && out.err().contains(code), "{out}");
     }
     assert_eq!(env.kinds(), before);
-    assert!(env.repo().join("a.txt").exists());
+    assert!(env.repo().join("a.txt").exists() && !env.repo().join("ran").exists());
+    env.ap(&["exec", "s", "--", "./listed.sh"]).exits(0);
+    assert!(env.repo().join("ran").exists());
 }
