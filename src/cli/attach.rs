@@ -4,7 +4,7 @@ use super::{
     answer, args,
     cx::Cx,
     error::CliError,
-    given,
+    first_steps, given,
     policy::show_text,
     policy_file::{self, Described},
     settle::{settle, tell},
@@ -237,6 +237,7 @@ pub(super) fn run(cx: &Cx, args: AttachArgs) -> Result<u8, CliError> {
         None if next_turn => Covers::Next,
         None => Covers::LastAndNext,
     };
+    first_steps::offer(cx, &ledger, &ask, gate_session.as_ref().or(members.first()))?;
     let group = GroupAsk { members, gate_session, covers };
     let attached = ledger.attach(&group, &ask)?;
     tell_attached(cx, &ledger, (&attached, covers == Covers::LastAndNext), no_wait)

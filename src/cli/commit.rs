@@ -5,6 +5,7 @@ use super::{
     attach::{CommitFlags, CommonFlags, GateArgs, ask},
     cx::Cx,
     error::CliError,
+    first_steps,
     policy::show_text,
     settle::{Held, exit_of, settle, tell},
     text::shown,
@@ -36,6 +37,7 @@ pub(super) struct CommitArgs {
 pub(super) fn run(cx: &Cx, args: CommitArgs) -> Result<u8, CliError> {
     let ask = ask(cx, args.gates, args.commit, (&args.common, true))?;
     let ledger = cx.ledger()?;
+    first_steps::offer(cx, &ledger, &ask, None)?;
     let (id, recording) = ledger.commit(&ask)?;
     let notices = warn::of_policy(cx, &ledger, &id, &recording.left_out);
     let held = settle(cx, &ledger, &id, args.common.no_wait);

@@ -22,6 +22,7 @@ mod doubt;
 mod error;
 mod events;
 mod exec;
+mod first_steps;
 mod follow;
 mod fsck;
 mod gc;

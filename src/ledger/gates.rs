@@ -106,7 +106,7 @@ impl GateRules {
 const SHELL_WORDS: [&str; 7] = ["&&", "||", "|", ";", "&", ">", "<"];
 
 /// Allowing such a command would not make it do what is meant.
-fn needs_a_shell(argv: &[String]) -> Option<String> {
+pub(super) fn needs_a_shell(argv: &[String]) -> Option<String> {
     let word = argv.iter().find(|word| SHELL_WORDS.contains(&word.as_str()))?;
     Some(format!(
         "gates run without a shell, '{word}' would be an argument: name each command with --gate, or allow a script"

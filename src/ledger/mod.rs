@@ -41,7 +41,7 @@ pub use remedy::Remedy;
 pub use retention::{NeededBy, Retention};
 pub use review::{Changed, LineCounts, Review, SignersSeen};
 pub use setup::{
-    AllowCommitted, AllowDone, AllowLanded, InitAsk, InitDone, RulesAccepted, WorkingFile,
+    AllowCommitted, AllowDone, AllowLanded, InitAsk, InitDone, Lacking, RulesAccepted, WorkingFile,
 };
 
 use crate::{

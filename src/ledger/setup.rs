@@ -6,6 +6,8 @@
 //! supervised session: these are the rules an agent lives under.
 
 mod commit;
+mod lacking;
+mod proposals;
 mod signer;
 
 use super::{
@@ -27,12 +29,12 @@ use crate::{
         settings::{KnownPath, RepoSettings, protected, read_optional, write_private},
         trusted::{Rules, Trust, TrustedError, default_ref, tip_of},
     },
-    sys::files,
 };
 use std::path::{Path, PathBuf};
 
 pub(super) use commit::is_landing;
 pub use commit::{AllowCommitted, AllowLanded, WorkingFile};
+pub use lacking::Lacking;
 
 /// What `init` is asked for.
 #[derive(Clone, Debug, Default)]
@@ -102,6 +104,8 @@ struct Setup<'a> {
     known: Option<KnownPath>,
     settings_changed: bool,
     files: Vec<(PathBuf, Vec<u8>)>,
+    /// Entries that are in the person's allowlist once this is written.
+    allowed: Vec<Vec<String>>,
 }
 
 impl Ledger {
@@ -222,6 +226,7 @@ impl Ledger {
             known: None,
             settings_changed: false,
             files: vec![],
+            allowed: vec![],
         })
     }
 }
@@ -371,43 +376,10 @@ impl Setup<'_> {
                 any = true;
             }
         }
+        self.allowed.extend_from_slice(commands);
         self.files.extend(text.filter(|_| any).map(|text| (file, text)));
         Ok(any)
     }
-
-    /// Commands that the files at the top of the worktree suggest and no source allows yet.
-    fn proposals(&mut self) -> Result<Vec<String>, LedgerError> {
-        let top = self.worktree.top.clone();
-        let suggested = suggested(|name| files::is_file(&top.join(name)).unwrap_or(false));
-        let names = || suggested.iter().map(|name| (*name).to_owned());
-        match self.ledger.gate_rules(&self.worktree, &self.trust) {
-            Ok(rules) => {
-                let worktree = &self.worktree;
-                Ok(names().filter(|n| !rules.lists(std::slice::from_ref(n), worktree)).collect())
-            }
-            // The rest of the set-up does not depend on it, and the person can correct the list afterwards.
-            Err(e) if e.code() == Code::AllowlistInvalid => {
-                self.step(false, format!("no command is allowed: {e}"));
-                Ok(names().collect())
-            }
-            Err(e) => Err(e),
-        }
-    }
-}
-
-/// What a repository is built with, told by the names of its files.
-fn suggested(has: impl Fn(&str) -> bool) -> Vec<&'static str> {
-    let node = [("pnpm-lock.yaml", "pnpm"), ("yarn.lock", "yarn")];
-    let node = node.iter().find(|(lock, _)| has(lock)).map_or("npm", |(_, name)| name);
-    let python = if has("uv.lock") { "uv" } else { "pytest" };
-    let marks = [
-        ("Cargo.toml", "cargo"),
-        ("package.json", node),
-        ("pyproject.toml", python),
-        ("go.mod", "go"),
-        ("Makefile", "make"),
-    ];
-    marks.iter().filter(|(file, _)| has(file)).map(|(_, name)| *name).collect()
 }
 
 #[cfg(test)]

@@ -419,6 +419,14 @@ impl TestEnv {
         output
     }
 
+    /// `git agentproto ARGS…` at a terminal on which `typed` is typed; all that the terminal shows is its stdout.
+    #[track_caller]
+    pub(crate) fn at_terminal(&self, args: &[&str], typed: &str) -> Output {
+        let words: Vec<&str> = ["git", "agentproto"].iter().chain(args).copied().collect();
+        let line = shell_words::join(words);
+        self.run("script", &["-qec", &line, "/dev/null"]).stdin(typed).done()
+    }
+
     /// The binary itself, without git in between: the pid is its own.
     pub(crate) fn binary(&self, args: &[&str]) -> Run {
         self.run(env!("CARGO_BIN_EXE_git-agentproto"), args)

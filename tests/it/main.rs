@@ -28,6 +28,7 @@ mod env;
 mod events;
 mod exec;
 mod first_run;
+mod first_steps;
 mod fsck;
 mod gate_conditions;
 mod gate_env;

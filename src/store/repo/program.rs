@@ -97,6 +97,18 @@ impl FixedPath {
         dirs.join(":")
     }
 
+    /// The file that the first word of a command starts: an absolute name is that file, all others are resolved.
+    ///
+    /// # Errors
+    /// As [`FixedPath::resolve`].
+    pub fn program(&self, argv0: &str, worktree: &Path) -> Result<PathBuf, ProgramError> {
+        if argv0.starts_with('/') {
+            require_program(Path::new(argv0))
+        } else {
+            self.resolve(argv0, worktree)
+        }
+    }
+
     /// The file a relative or bare name means in a worktree. Absolute path, links not resolved.
     ///
     /// # Errors
@@ -142,7 +154,7 @@ fn canonical(path: &Path) -> Result<PathBuf, ProgramError> {
 ///
 /// # Errors
 /// It is not there or not executable.
-pub(in crate::store) fn require_program(path: &Path) -> Result<PathBuf, ProgramError> {
+fn require_program(path: &Path) -> Result<PathBuf, ProgramError> {
     canonical(path)?;
     if is_program(path) {
         Ok(path.to_owned())

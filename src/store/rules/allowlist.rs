@@ -11,7 +11,7 @@
 
 use crate::code::Code;
 use crate::store::{
-    program::{FixedPath, ProgramError, inside, require_program},
+    program::{FixedPath, ProgramError, inside},
     settings::{SettingsError, read_optional, user_scope_all},
     trusted::{Trust, TrustedError, load_rule_file},
 };
@@ -251,12 +251,7 @@ impl Allowlist {
             let asked = Entry { command: argv0.clone(), args: args.to_vec() };
             return Err(not_listed(&asked, place));
         }
-        let program = if argv0.starts_with('/') {
-            require_program(Path::new(argv0))?
-        } else {
-            path.resolve(argv0, worktree)?
-        };
-        Ok(Allowed { program })
+        Ok(Allowed { program: path.program(argv0, worktree)? })
     }
 }
 
