@@ -14,7 +14,7 @@ use crate::{
     runtime::{collect::CollectError, gate::log::LogError, live::LiveError, perform::PerformError},
     sys::{clock, files::FileError},
 };
-use clap::error::ErrorKind;
+use clap::error::{ContextKind, ContextValue, ErrorKind};
 use serde_json::{Value, json};
 use std::io::{self, Write as _};
 
@@ -73,6 +73,9 @@ impl CliError {
         if error.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand {
             return Self::no_command(error);
         }
+        if error.kind() == ErrorKind::InvalidSubcommand {
+            return Self::unknown_command(error);
+        }
         let rendered = error.render().to_string();
         let mut lines = rendered.lines().map(str::trim).filter(|line| !line.is_empty());
         let first = lines.next().unwrap_or("the arguments cannot be understood");
@@ -108,6 +111,26 @@ impl CliError {
         }
     }
 
+    /// A word in the place of a command is none.
+    fn unknown_command(error: &clap::Error) -> Self {
+        let named = |kind| match error.get(kind) {
+            Some(ContextValue::String(one)) => vec![one.clone()],
+            Some(ContextValue::Strings(all)) => all.clone(),
+            Some(_) | None => vec![],
+        };
+        let typed = named(ContextKind::InvalidSubcommand).join(" ");
+        let near = named(ContextKind::SuggestedSubcommand);
+        let near: Vec<String> = near.iter().map(|name| format!("'{name}'")).collect();
+        let rendered = error.render().to_string();
+        let usage = rendered.lines().find(|line| line.starts_with("Usage: "));
+        let usage = usage.unwrap_or("Usage: git agentproto COMMAND").replace("Usage: ", "usage: ");
+        let hint = match near.as_slice() {
+            [] => format!("{usage}; the commands: git agentproto help"),
+            near => format!("did you mean {}? {usage}", near.join(" or ")),
+        };
+        Self::new(Code::Usage, format!("'{typed}' is no command")).with_hint(hint)
+    }
+
     /// Standard output could not be written.
     pub(super) fn output(error: &io::Error) -> Self {
         let closed_pipe = error.kind() == io::ErrorKind::BrokenPipe;
@@ -119,11 +142,23 @@ impl CliError {
         if self.closed_pipe {
             return CLOSED_PIPE_EXIT;
         }
-        let text =
-            if json { json_line(&self.to_json()) } else { wrapped(&self.to_text(), columns) };
+        let text = if json {
+            json_line(&self.to_json())
+        } else {
+            wrapped(&self.with_more(columns).to_text(), columns)
+        };
         // When stderr is gone as well, the exit code is all that is left to say it with.
         let _ = io::stderr().lock().write_all(text.as_bytes());
         self.code.exit()
+    }
+
+    /// The same with where to read more, for people at a terminal and where the hint has room for it and names no
+    /// command itself.
+    fn with_more(&self, columns: Option<usize>) -> Self {
+        let hint = format!("{} (more: git agentproto help {})", self.hint, self.code);
+        let fits = columns.is_some_and(|columns| "hint: ".len() + hint.chars().count() <= columns);
+        let is_simple = self.code != Code::Usage && self.details.len() < 2 && !names_command(self);
+        if fits && is_simple { self.clone().with_hint(hint) } else { self.clone() }
     }
 
     /// The lines for people.
@@ -165,6 +200,10 @@ fn named(hint: &str, subject: &str) -> String {
         return hint.replace(A_SESSION, subject);
     }
     hint.to_owned()
+}
+
+fn names_command(error: &CliError) -> bool {
+    error.hint.contains("git ")
 }
 
 fn problem_lines(message: &str, code: Code, hint: &str) -> String {
@@ -274,6 +313,21 @@ mod tests {
         assert!(hint(Code::NotAwaiting, "nightly").ends_with(" show POLICY"));
         let id = "ses_01arz3ndektsv4rrffq69g5fav";
         assert!(hint(Code::NoSuchRequest, id).ends_with(&format!(" session show {id}")));
+    }
+
+    #[test]
+    fn where_to_read_more_is_said_where_there_is_room() {
+        let text = |error: &CliError, columns| error.with_more(columns).to_text();
+        let error = CliError::new(Code::NoSuchCwd, "no");
+        let more = "hint: look again (more: git agentproto help no-such-cwd)\n";
+        let short = error.clone().with_hint("look again");
+        assert_eq!(text(&short, Some(80)), format!("error: no [no-such-cwd]\n{more}"));
+        assert_eq!(text(&short, Some(more.len() - 1)), text(&short, Some(80)));
+        for columns in [None, Some(more.len() - 2)] {
+            assert_eq!(text(&short, columns), "error: no [no-such-cwd]\nhint: look again\n");
+        }
+        let command = error.with_hint("git init makes one");
+        assert_eq!(text(&command, Some(200)), command.to_text());
     }
 
     #[test]

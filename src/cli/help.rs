@@ -1,6 +1,6 @@
-//! `help [WORD…]`: a command, a code, the exit codes, or the fields of a policy in a file.
+//! `help [WORD…]`: a command, a code, the exit codes, or the fields of a policy in a file; alone, what there is.
 
-use super::{Cli, cx::Cx, error::CliError};
+use super::{Cli, cx::Cx, error::CliError, meaning::meaning};
 use crate::code::{Code, exit};
 use clap::CommandFactory as _;
 use serde_json::{Value, json};
@@ -27,12 +27,19 @@ Exit codes of all commands:
   129  usage, as git
 ";
 
+/// What is explained beside commands and codes, each with what it is about.
+const TOPICS: [(&str, &str); 2] = [
+    ("exit-codes", "what the exit code of every command means"),
+    ("policy-file", "the JSON of `attach --file` and `--next`"),
+];
+
 /// The fields of `attach --file` and `--next`.
 const POLICY_FILE: &str = include_str!("../../docs/policy-file.md");
 
 pub(super) fn run(cx: &Cx, args: &HelpArgs) -> Result<u8, CliError> {
     let words: Vec<&str> = args.words.iter().map(String::as_str).collect();
     let (text, code) = match words.as_slice() {
+        [] => (usage_of(&[])? + &topics(), None),
         ["exit-codes"] => (EXIT_CODES.to_owned(), None),
         ["policy-file"] => (POLICY_FILE.to_owned(), None),
         [word] => match word.parse::<Code>() {
@@ -51,29 +58,108 @@ fn object(text: &str, code: Option<Code>) -> Value {
     if let Some(code) = code {
         object["code"] = code.as_str().into();
         object["exitCode"] = code.exit().into();
+        object["meaning"] = meaning(code).into();
         object["hint"] = code.hint().into();
     }
     object
 }
 
 fn explain(code: Code) -> String {
-    format!("{code} (exit code {})\n  What to do: {}\n", code.exit(), code.hint())
+    format!(
+        "{code} (exit code {})\n  {}\n  What to do: {}\n",
+        code.exit(),
+        meaning(code),
+        code.hint()
+    )
+}
+
+fn topics() -> String {
+    let mut text = "\nHelp is there for:\n".to_owned();
+    let code =
+        ("CODE", "what a code means that stands in brackets behind an error, and what to do");
+    let command = ("COMMAND", "each command above, with its own: git agentproto help policy show");
+    for (name, about) in [command, code].iter().chain(&TOPICS) {
+        text.push_str(&format!("  {name:<12} {about}\n"));
+    }
+    text
 }
 
 fn usage_of(path: &[&str]) -> Result<String, CliError> {
     let mut command = Cli::command();
     // Fills in the full names and the global options of subcommands.
     command.build();
-    let mut found = &mut command;
-    for word in path {
-        found = found.find_subcommand_mut(word).ok_or_else(|| {
-            let message = format!("'{word}' is no command and no code");
-            let all = Cli::command();
-            let names = all.get_subcommands().filter(|c| !c.is_hide_set()).map(|c| c.get_name());
-            let names = names.collect::<Vec<_>>().join(", ");
-            CliError::new(Code::Usage, message)
-                .with_hint(format!("commands: {names}, exit-codes, policy-file"))
-        })?;
+    let mut found = &command;
+    for (depth, word) in path.iter().enumerate() {
+        let below = found.find_subcommand(word).filter(|below| !below.is_hide_set());
+        found = below.ok_or_else(|| unknown(word, found, depth == 0))?;
     }
-    Ok(found.render_help().to_string())
+    Ok(found.clone().render_help().to_string())
+}
+
+/// A word that nothing is called, with what comes near it.
+fn unknown(word: &str, above: &clap::Command, is_first: bool) -> CliError {
+    let commands =
+        above.get_subcommands().filter(|c| !c.is_hide_set()).map(clap::Command::get_name);
+    let commands: Vec<&str> = commands.collect();
+    if !is_first {
+        let message = format!("'{word}' is no command of {}", above.get_name());
+        let there = match commands.as_slice() {
+            [] => format!("it has none: git agentproto help {}", above.get_name()),
+            all => format!("there are: {}", all.join(", ")),
+        };
+        return CliError::new(Code::Usage, message)
+            .with_hint(near_miss(word, commands.iter().copied()).unwrap_or(there));
+    }
+    let codes = Code::ALL.iter().map(|code| code.as_str());
+    let topics = TOPICS.iter().map(|(name, _)| *name);
+    let all = commands.iter().copied().chain(topics).chain(codes);
+    let hint = near_miss(word, all);
+    CliError::new(Code::Usage, format!("'{word}' is no command, no code and no topic"))
+        .with_hint(hint.unwrap_or_else(|| "see what there is: git agentproto help".to_owned()))
+}
+
+/// No more names than these are offered.
+const NEAR_MISSES: usize = 3;
+
+/// A question that offers the names nearest to a word; none when nothing comes near.
+fn near_miss<'a>(word: &str, names: impl Iterator<Item = &'a str>) -> Option<String> {
+    let word = word.to_lowercase();
+    let most = (word.chars().count() / 3).max(1);
+    let mut near: Vec<(usize, &str)> = names
+        .filter_map(|name| {
+            let apart = strsim::damerau_levenshtein(&word, name);
+            // One of its words may be all that is remembered.
+            let is_part = name.split('-').any(|part| part == word);
+            (apart <= most || is_part).then_some((apart, name))
+        })
+        .collect();
+    near.sort_unstable();
+    let names: Vec<String> =
+        near.iter().take(NEAR_MISSES).map(|(_, name)| format!("'{name}'")).collect();
+    (!names.is_empty()).then(|| format!("did you mean {}?", names.join(" or ")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn near_misses_are_offered_nearest_first() {
+        let near = |word: &str, names: &[&str]| near_miss(word, names.iter().copied());
+        let names = ["status", "stale", "gate-red", "gate-required", "terminal"];
+        for (word, want) in [
+            ("statu", Some("did you mean 'status'?")),
+            ("STALE", Some("did you mean 'stale'?")),
+            ("stael", Some("did you mean 'stale'?")),
+            ("gate-rde", Some("did you mean 'gate-red'?")),
+            ("red", Some("did you mean 'gate-red'?")),
+            ("gate", Some("did you mean 'gate-red' or 'gate-required'?")),
+            ("xyz", None),
+            ("", None),
+        ] {
+            assert_eq!(near(word, &names).as_deref(), want, "{word}");
+        }
+        let many = ["aa", "ab", "ac", "ad", "ae"];
+        assert_eq!(near("a", &many).as_deref(), Some("did you mean 'aa' or 'ab' or 'ac'?"));
+    }
 }

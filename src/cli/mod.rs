@@ -30,6 +30,7 @@ mod given;
 mod help;
 mod init;
 mod log;
+mod meaning;
 mod names;
 mod policy;
 mod policy_file;
@@ -131,7 +132,7 @@ enum Command {
     Demo(demo::DemoArgs),
     /// The JSON Schema of every object that is answered
     Schema(schema::SchemaArgs),
-    /// Explain a command, a code, or `exit-codes`
+    /// Explain a command, a code, or a topic; alone, say what there is
     Help(help::HelpArgs),
     /// Performs what is due for a policy; started detached by other commands
     #[command(name = "__perform", hide = true)]

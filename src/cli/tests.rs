@@ -24,8 +24,13 @@ fn usage_errors_are_one_sentence_and_a_hint() {
     for (line, want) in [
         (
             "ap statu",
-            "error: unrecognized subcommand 'statu' [usage]\n\
-             hint: a similar subcommand exists: 'status'\n",
+            "error: 'statu' is no command [usage]\n\
+             hint: did you mean 'status'? usage: git agentproto [OPTIONS] <COMMAND>\n",
+        ),
+        (
+            "ap policy zzz",
+            "error: 'zzz' is no command [usage]\n\
+             hint: usage: git agentproto policy [OPTIONS] <COMMAND>; the commands: git agentproto help\n",
         ),
         (
             "ap",

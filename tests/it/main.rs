@@ -35,6 +35,7 @@ mod gate_env;
 mod gc;
 mod gone;
 mod groups;
+mod help;
 mod hooks;
 mod hostile;
 mod house;
