@@ -232,6 +232,8 @@ pub const JUDGED_LINES: usize = 256;
 pub const NOTE_ACK_BYTES: usize = 64 * 1024;
 /// Times a policy is gated again by itself because its branch moved while it was gated or landed.
 pub const REGATES_MAX: u32 = 5;
+/// A session that reported nothing for so long is told of by `doctor`, milliseconds.
+pub const SESSION_IDLE_MS: i64 = 7 * 24 * 3600 * 1000;
 /// Default of `wait --timeout`, milliseconds.
 pub const WAIT_DEFAULT_MS: u64 = 3600 * 1000;
 /// How often a waiter looks at the journal ref, milliseconds.

@@ -18,6 +18,7 @@ mod attach;
 mod commit;
 mod cx;
 mod demo;
+mod doctor;
 mod doubt;
 mod error;
 mod events;
@@ -124,6 +125,8 @@ enum Command {
     Trust(trust::TrustArgs),
     /// Set this repository up for you: key, signers, trusted ref
     Init(init::InitArgs),
+    /// Whether machine, repository and set-up are fit for work, and what to do where they are not
+    Doctor(doctor::DoctorArgs),
     /// Check store, journals and notes; mend what the log proves, with --repair what the journal proves
     Fsck(fsck::FsckArgs),
     /// Pack what waits for it, let go of what is older than you set
@@ -230,6 +233,7 @@ fn dispatch(cx: &Cx, command: Command) -> Result<u8, CliError> {
         Command::Allow(args) => allow::run(cx, &args),
         Command::Trust(args) => trust::run(cx, &args),
         Command::Init(args) => init::run(cx, &args),
+        Command::Doctor(args) => doctor::run(cx, &args),
         Command::Fsck(args) => fsck::run(cx, &args),
         Command::Gc(args) => gc::run(cx, &args),
         Command::Demo(args) => demo::run(cx, args),

@@ -206,6 +206,14 @@ impl Ledger {
         Ok(Request { id: request.id, candidate, branch: commit.branch.clone() })
     }
 
+    /// The key that signs an answer when none is named.
+    ///
+    /// # Errors
+    /// No setting names one, or it cannot sign here.
+    pub fn key_in_force(&self) -> Result<SigningKey, LedgerError> {
+        self.signing_key(&self.repo()?, &self.trust()?, None)
+    }
+
     /// The key that signs: the one named, else the one set for this repository, else the person's.
     pub(super) fn signing_key(
         &self,

@@ -254,6 +254,14 @@ pub fn is_file(path: &Path) -> Result<bool, FileError> {
     Ok(look_through(path)?.is_some_and(|m| m.is_file()))
 }
 
+/// True when this user may write there as things are. Nothing is written to find out; what cannot be looked at is
+/// not writable.
+#[must_use]
+pub fn is_writable(path: &Path) -> bool {
+    access(Op::Read, &[path], || Ok(rustix::fs::access(path, rustix::fs::Access::WRITE_OK)?))
+        .is_ok()
+}
+
 /// The absolute path without links that names the same file.
 ///
 /// # Errors

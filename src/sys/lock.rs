@@ -96,6 +96,23 @@ impl KernelLock {
     }
 }
 
+/// True while somebody holds the lock. Nothing is made to find out; a free lock is held for that moment, which
+/// whoever wants it waits for.
+///
+/// # Errors
+/// The file is there and cannot be opened or locked.
+pub fn is_held(path: &Path) -> Result<bool, FileError> {
+    let fail = |action| move |e| FileError::new(action, path, e);
+    let mut how = OpenOptions::new();
+    how.read(true);
+    let file = match access(Op::Read, &[path], || regular(&mut how, libc::O_NOFOLLOW, path)) {
+        Ok((file, _)) => file,
+        Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(false),
+        Err(e) => return Err(fail("open")(e)),
+    };
+    Ok(!access(Op::Lock, &[path], || try_lock(&file)).map_err(fail("lock"))?)
+}
+
 fn open(path: &Path) -> io::Result<File> {
     // What a link leads to is no lock of ours, and is not to be made by us.
     let mut how = OpenOptions::new();
@@ -127,6 +144,19 @@ mod tests {
         drop(lock);
         assert!(KernelLock::try_acquire(&path).unwrap().is_some());
         drop(copy);
+    }
+
+    #[test]
+    fn a_look_tells_who_holds_it_and_makes_nothing() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("lock");
+        assert!(!is_held(&path).unwrap());
+        assert!(!path.exists());
+        let held = KernelLock::try_acquire(&path).unwrap().unwrap();
+        assert!(is_held(&path).unwrap());
+        drop(held);
+        assert!(!is_held(&path).unwrap());
+        assert!(KernelLock::try_acquire(&path).unwrap().is_some());
     }
 
     #[test]

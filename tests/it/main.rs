@@ -23,6 +23,7 @@ mod contract;
 mod copies;
 mod corpus;
 mod detached;
+mod doctor;
 mod doubt;
 mod env;
 mod events;
