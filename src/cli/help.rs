@@ -28,7 +28,7 @@ Exit codes of all commands:
 ";
 
 /// What is explained beside commands and codes, each with what it is about.
-const TOPICS: [(&str, &str); 2] = [
+pub(super) const TOPICS: [(&str, &str); 2] = [
     ("exit-codes", "what the exit code of every command means"),
     ("policy-file", "the JSON of `attach --file` and `--next`"),
 ];

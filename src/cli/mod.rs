@@ -16,6 +16,7 @@ mod answer;
 mod args;
 mod attach;
 mod commit;
+mod completions;
 mod cx;
 mod demo;
 mod doctor;
@@ -137,6 +138,11 @@ enum Command {
     Schema(schema::SchemaArgs),
     /// Explain a command, a code, or a topic; alone, say what there is
     Help(help::HelpArgs),
+    /// The script by which a shell completes what is typed
+    Completions(completions::CompletionsArgs),
+    /// Names of what lives here, for the script of `completions`
+    #[command(name = "__complete", hide = true)]
+    Live(completions::LiveArgs),
     /// Performs what is due for a policy; started detached by other commands
     #[command(name = "__perform", hide = true)]
     Perform {
@@ -239,6 +245,8 @@ fn dispatch(cx: &Cx, command: Command) -> Result<u8, CliError> {
         Command::Demo(args) => demo::run(cx, args),
         Command::Schema(args) => schema::run(cx, &args),
         Command::Help(args) => help::run(cx, &args),
+        Command::Completions(args) => completions::run(cx, &args),
+        Command::Live(args) => completions::run_live(cx, &args),
         Command::Perform { policy } => {
             perform::policy(&cx.ledger()?, &policy)?;
             Ok(exit::DONE)

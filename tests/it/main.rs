@@ -20,6 +20,7 @@ mod cases_staging;
 mod cases_store;
 mod cli_contract;
 mod contract;
+mod completions;
 mod copies;
 mod corpus;
 mod detached;
