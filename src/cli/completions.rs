@@ -75,7 +75,7 @@ fn script(shell: Shell) -> Result<String, CliError> {
 }
 
 /// The same commands without those that are nobody's to type.
-fn visible(command: &Command, name: &'static str) -> Command {
+pub(super) fn visible(command: &Command, name: &'static str) -> Command {
     let mut kept = Command::new(name).args(command.get_arguments().cloned());
     if let Some(about) = command.get_about() {
         kept = kept.about(about.clone());

@@ -14,7 +14,7 @@ pub(super) struct HelpArgs {
 }
 
 /// The one table of exit codes.
-const EXIT_CODES: &str = "\
+pub(super) const EXIT_CODES: &str = "\
 Exit codes of all commands:
     0  done; the awaited condition is true (also a reject, and nothing to commit)
     1  a clear no: gate red, blocked, cancelled, verify found what it must not

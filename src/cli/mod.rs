@@ -32,6 +32,7 @@ mod given;
 mod help;
 mod init;
 mod log;
+mod man;
 mod meaning;
 mod names;
 mod policy;
@@ -138,6 +139,8 @@ enum Command {
     Schema(schema::SchemaArgs),
     /// Explain a command, a code, or a topic; alone, say what there is
     Help(help::HelpArgs),
+    /// The manual page of a command, or all of them where man finds them
+    Man(man::ManArgs),
     /// The script by which a shell completes what is typed
     Completions(completions::CompletionsArgs),
     /// Names of what lives here, for the script of `completions`
@@ -245,6 +248,7 @@ fn dispatch(cx: &Cx, command: Command) -> Result<u8, CliError> {
         Command::Demo(args) => demo::run(cx, args),
         Command::Schema(args) => schema::run(cx, &args),
         Command::Help(args) => help::run(cx, &args),
+        Command::Man(args) => man::run(cx, &args),
         Command::Completions(args) => completions::run(cx, &args),
         Command::Live(args) => completions::run_live(cx, &args),
         Command::Perform { policy } => {

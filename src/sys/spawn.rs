@@ -177,6 +177,23 @@ fn run_with_person(call: &Call) -> Result<Done, SpawnError> {
     to_its_end(call, child, end_family)
 }
 
+/// Runs a program that shows what it is given on the caller's terminal: stdin is the text, all else the caller's. There is
+/// no deadline, because a person ends it; `deadline_ms` does not count.
+///
+/// # Errors
+/// It cannot be started or waited for.
+pub fn run_to_show(call: &Call) -> Result<ExitStatus, SpawnError> {
+    let mut command = bare(call);
+    command.stdin(Stdio::piped()).stdout(Stdio::inherit()).stderr(Stdio::inherit());
+    let mut child = access(Op::Program, &[&call.program], || command.spawn())
+        .map_err(|source| SpawnError::Start { program: call.program.clone(), source })?;
+    if let Some(mut pipe) = child.stdin.take() {
+        // Whoever stops reading has seen enough; how it ends is what counts.
+        let _ = pipe.write_all(&call.stdin);
+    }
+    child.wait().map_err(|source| SpawnError::Wait { program: call.program.clone(), source })
+}
+
 fn to_its_end(
     call: &Call,
     mut child: Child,

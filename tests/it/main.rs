@@ -44,6 +44,7 @@ mod house;
 mod inspect;
 mod kill;
 mod leftovers;
+mod manual;
 mod markdown;
 mod mended;
 mod paths;

@@ -39,7 +39,7 @@ fn asked(env: &Env, program: &Path, args: &[&str]) -> Result<Done, CliError> {
 }
 
 /// A program of the machine, found as everything here finds git: nothing in the worktree is taken for it.
-fn program(env: &Env, name: &str) -> Option<PathBuf> {
+pub(in crate::cli) fn program(env: &Env, name: &str) -> Option<PathBuf> {
     let here = discover(env).ok().and_then(|location| location.worktree);
     let outside = here.as_ref().map(|w| [w.top.as_path(), w.git_dir.as_path()]);
     find_program(env, outside.as_ref().map_or(&[], |dirs| dirs), name)
@@ -135,22 +135,34 @@ pub(super) fn deadlines(_cx: &Cx, findings: &mut Findings) -> Result<(), CliErro
 }
 
 /// Where git looks for what `git agentproto --help` shows.
+pub(in crate::cli) enum Manual {
+    /// There is no `man`.
+    NoProgram,
+    /// It knows no page of ours.
+    NotFound,
+    /// It shows this file.
+    At(String),
+}
+
+/// Asks `man` for the page of the program.
+pub(in crate::cli) fn manual_page(env: &Env) -> Result<Manual, CliError> {
+    let Some(man) = program(env, "man") else { return Ok(Manual::NoProgram) };
+    let found = asked(env, &man, &["-w", "git-agentproto"])?;
+    let place = String::from_utf8_lossy(&found.stdout).trim().to_owned();
+    Ok(if found.status.success() { Manual::At(place) } else { Manual::NotFound })
+}
+
 pub(super) fn manual(cx: &Cx, findings: &mut Findings) -> Result<(), CliError> {
-    const WORKS: &str = "git agentproto -h and git agentproto help work";
-    let Some(man) = program(&cx.env, "man") else {
-        findings
-            .note("git agentproto --help shows nothing: there is no man program on PATH", WORKS);
-        return Ok(());
-    };
-    let found = asked(&cx.env, &man, &["-w", "git-agentproto"])?;
-    if found.status.success() {
-        let place = String::from_utf8_lossy(&found.stdout).trim().to_owned();
-        findings.fine(format!("git agentproto --help shows {place}"));
-    } else {
-        findings.note(
+    match manual_page(&cx.env)? {
+        Manual::At(place) => findings.fine(format!("git agentproto --help shows {place}")),
+        Manual::NoProgram => findings.note(
+            "git agentproto --help shows nothing: there is no man program on PATH",
+            "git agentproto -h and git agentproto help work",
+        ),
+        Manual::NotFound => findings.note(
             "git agentproto --help finds no manual page",
             "git agentproto -h and git agentproto help work; to have the pages: git agentproto man --install",
-        );
+        ),
     }
     Ok(())
 }

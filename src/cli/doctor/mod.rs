@@ -6,7 +6,7 @@
 
 mod gates;
 mod keys;
-mod machine;
+pub(super) mod machine;
 mod places;
 mod rules;
 
