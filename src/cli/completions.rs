@@ -70,7 +70,7 @@ fn script(shell: Shell) -> Result<String, CliError> {
     Ok(match shell {
         Shell::Bash => bash(&fixed),
         Shell::Zsh => zsh(&fixed),
-        Shell::Fish => fixed + include_str!("completions/live.fish"),
+        Shell::Fish => fixed + include_str!("../../completions/live.fish"),
     })
 }
 
@@ -87,7 +87,7 @@ pub(super) fn visible(command: &Command, name: &'static str) -> Command {
 /// The generated script registers itself; here the functions around it do.
 fn bash(fixed: &str) -> String {
     let functions = fixed.split("\nif [[ \"${BASH_VERSINFO").next().unwrap_or(fixed);
-    format!("{functions}\n{}", include_str!("completions/live.bash"))
+    format!("{functions}\n{}", include_str!("../../completions/live.bash"))
 }
 
 /// Values of no known kind may be ids: the generated script completes files for all of them.
@@ -98,5 +98,5 @@ fn zsh(fixed: &str) -> String {
         // A name of two words that is quoted for people would end the quoting around it.
         .replace(":'CMD ARGS':", ":CMD ARGS:")
         .replace(":_default'", ":_git-agentproto-value'");
-    format!("{functions}\n{}", include_str!("completions/live.zsh"))
+    format!("{functions}\n{}", include_str!("../../completions/live.zsh"))
 }
