@@ -57,7 +57,7 @@ use crate::{
     code::exit,
     domain::ids::{PolicyId, SessionId},
     runtime::{agent, perform, runner},
-    sys::env::Env,
+    sys::{env::Env, trace},
 };
 use clap::{Parser, Subcommand, error::ErrorKind};
 use cx::Cx;
@@ -170,10 +170,22 @@ pub fn run() -> ExitCode {
     }
     let json = asks_for_json(&words);
     let (done, columns) = match read_env() {
-        Ok(env) => (run_words(words, &env), text::columns_of_stderr(&env)),
+        Ok(env) => (traced(words, &env), text::columns_of_stderr(&env)),
         Err(error) => (Err(error), None),
     };
     ExitCode::from(done.unwrap_or_else(|error| error.report(json, columns)))
+}
+
+/// Runs the words, telling how long that took where somebody wants to know.
+fn traced(words: Vec<OsString>, env: &Env) -> Result<u8, CliError> {
+    if let Err(why) = trace::begin(env) {
+        Cx::new(env.clone(), false).say(&format!("warning: {why}; nothing is traced"));
+    }
+    let _step = trace::step(|| {
+        let words = words.iter().skip(1).map(|word| word.to_string_lossy());
+        format!("git agentproto {}", shell_words::join(words))
+    });
+    run_words(words, env)
 }
 
 fn read_env() -> Result<Env, CliError> {

@@ -52,7 +52,7 @@ use crate::{
         trusted::{Trust, TrustedError},
         worktree_state::{Head, head},
     },
-    sys::{clock, env::Env},
+    sys::{clock, env::Env, trace},
 };
 
 /// An open repository, seen through its journal.
@@ -68,6 +68,7 @@ impl Ledger {
     /// # Errors
     /// Not in a repository, or in one this version refuses by name.
     pub fn open(env: &Env, actor: &str) -> Result<Self, LedgerError> {
+        let _step = trace::step(|| "open the repository");
         let location = location::discover(env)?;
         let store = Store::open(location, env)?;
         let ledger = Self { store, env: env.clone(), actor: actor.to_owned() };

@@ -61,6 +61,7 @@ impl Ledger {
         pins: Vec<Oid>,
         make: impl FnOnce(&View<'_>) -> Result<Input, LedgerError>,
     ) -> Result<Recording, LedgerError> {
+        let _step = crate::sys::trace::step(|| "record: wait for the lock, decide, append");
         let stamp = self.stamp()?;
         require_time(stamp.at)?;
         let mut made = None;

@@ -14,3 +14,4 @@ pub mod lock;
 pub mod process;
 pub mod signals;
 pub mod spawn;
+pub mod trace;

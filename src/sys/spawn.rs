@@ -8,7 +8,7 @@
 use super::{
     exec,
     files::{Op, access},
-    process,
+    process, trace,
 };
 use crate::limits;
 use rustix::{
@@ -104,6 +104,7 @@ pub(super) fn bare(call: &Call) -> Command {
         .current_dir(&call.cwd)
         .env_clear()
         .envs(call.env.iter().map(|(k, v)| (k, v)));
+    trace::spawned(call);
     command
 }
 
@@ -200,7 +201,11 @@ fn to_its_end(
     end: fn(&mut Child) -> io::Result<()>,
 ) -> Result<Done, SpawnError> {
     let lost = |source| SpawnError::Wait { program: call.program.clone(), source };
-    match Talk::new(&mut child, call).and_then(|talk| talk.finish(&mut child)) {
+    let begun = Instant::now();
+    let talked = Talk::new(&mut child, call).and_then(|talk| talk.finish(&mut child));
+    let status = talked.as_ref().ok().and_then(|done| done.as_ref().map(|done| done.status));
+    trace::ended(call, begun, status);
+    match talked {
         Ok(Some(done)) => Ok(done),
         Ok(None) => {
             end(&mut child).map_err(lost)?;

@@ -60,4 +60,5 @@ mod sharing;
 mod signing;
 mod supervise;
 mod tidy;
+mod trace;
 mod walkthrough;

@@ -29,6 +29,7 @@ use crate::{
     sys::{
         env, exec,
         spawn::{Call, SpawnError},
+        trace,
     },
 };
 use std::{path::PathBuf, time::Instant};
@@ -106,6 +107,7 @@ pub fn policy_until(
                 continue;
             }
             tried |= signs || matches!(effect, Effect::RunGates { .. });
+            let _step = trace::step(|| format!("perform {effect:?}"));
             let step = match one(ledger, &policy, &effect, end) {
                 // A note that cannot be written holds up no landing; the policy asks for it again when it is done.
                 Err(_) if policy.status == Status::Committing && effect.is_note() => Step::Done,

@@ -16,6 +16,7 @@ use crate::{
         exec,
         process::{self, ProcessId},
         spawn::Call,
+        trace,
     },
 };
 use rustix::{
@@ -114,6 +115,11 @@ impl RunnerError {
 /// The runner cannot be started, dies, gives no answer in time or cannot do its work: then nothing is known
 /// about the program, but nothing of it is left either ([`RunnerError::Left`] if that cannot be said).
 pub fn run(live: &Live, own_exe: &Path, spec: &RunSpec) -> Result<Ran, RunnerError> {
+    let _step = trace::step(|| {
+        let words = std::iter::once(spec.program.to_string_lossy())
+            .chain(spec.args.iter().map(|arg| arg.to_string_lossy()));
+        format!("under a runner: {}", shell_words::join(words))
+    });
     let own = limits::GATE_KILL_GRACE_MS + limits::TREE_KILL_MS + limits::RUNNER_MARGIN_MS;
     run_within(live, own_exe, spec, spec.timeout_ms.saturating_add(own))
 }
