@@ -119,7 +119,6 @@ codes! {
     MidTurn "mid-turn" REFUSED "wait for its turn to end, or say --queue or --interrupt";
     WorktreeBusy "worktree-busy" REFUSED "work in another worktree, or end that session first: git agentproto session kill SESSION";
     AgentNotFound "agent-not-found" REFUSED "install the program, or name it by its path";
-    AgentNotRunnable "agent-not-runnable" BROKEN "see whether the program can be run, then start it again";
     NudgeFailed "nudge-failed" NO "the session could not be told of the red gate: see it, git agentproto session show SESSION";
     LabelLooksLikeId "label-looks-like-id" REFUSED "choose another label";
 

@@ -30,6 +30,7 @@ meanings! {
     NoSuchRevision "git knows no commit by this name here. The history that has it may not have been fetched.";
     NoSuchCursor "The position is not one of this journal: it is later than the last event, of another clone, or of no event at all.";
     SegmentDropped "The journal once had this event and does not keep it any more: `gc` dropped that part, because it was older than agentproto.retention allows.";
+    NoSuchSchema "No object that is answered or read has this name.";
     NoSuchEntity "Neither a session nor a policy has this id, this beginning of an id, or this label.";
     Ambiguous "The word fits several sessions or policies: a label that was given twice, or a beginning that many ids share. Which one is meant is not guessed.";
 
@@ -69,9 +70,16 @@ meanings! {
     BadData "What was given with a report is no JSON, not of the form that this event takes, or too large.";
     CwdNotInWorktree "The directory belongs to no worktree of this repository, so no session can be at work there.";
     MembersApart "The sessions work in different worktrees, and a commit is made in one. Policies that only run gates may span worktrees.";
+    SessionOwned "The agent of this session was started by the program, which sees itself when its runs begin and end. What somebody else says about that counts for nothing.";
+    NotLaunched "The agent of this session was started by somebody else. The program has none of its output and could end nothing of it, so it does not act as if.";
+    NotPromptable "The agent of this session was started by somebody else, and the program has no way to tell it anything. A policy that is to tell its sessions of red gates needs one that it can.";
+    MidTurn "The agent is at work on a turn. What is said in the middle of one would be taken differently by every agent, or lost.";
+    WorktreeBusy "Another session is at work in this worktree. Two agents that write the same files undo each other's work, and what a gate sees would be nobody's.";
+    AgentNotFound "The program of the agent was looked for as a shell would, by its path or on your PATH, and is not there or is no program.";
     LabelLooksLikeId "The label could be taken for an id of a session or policy. Then nobody could tell which of them a command means.";
 
     // rules at attach
+    GateEnvDenied "A gate was to get a variable that points git elsewhere, loads code into every program, or is ours to set. A gate that could be led astray like that would prove nothing.";
     NotAllowlisted "Nothing runs as a gate that no person allowed: neither the rule files of the trusted branch nor your own settings list this command. An agent could otherwise have anything run by naming it a gate.";
     AllowlistInvalid "A list of allowed commands cannot be understood, and then none of it counts: half a list could allow what was taken back.";
     GateRequired "A commit was asked for and no gate was named. That a commit is made without one has to be said.";
@@ -111,6 +119,10 @@ meanings! {
     PersonOnly "The command sets the rules that an agent works under, or speaks for a person, and was called from inside a session: AGENTPROTO_SESSION_ID is set.";
 
     // gates
+    OutOfScope "A file differs from the commit the session started from, and lies outside of what --scope allows it to touch. The files are listed with the gate.";
+    ScopeWithoutBase "Where a session started from is not known, or cannot be read any more, so that nobody can tell what it changed.";
+    ScopeDirtyBase "When the session was registered its worktree held changes already, and no revision was named. What is the session's and what was there before cannot be told apart.";
+    NudgeFailed "The gates were red and the session was to be told of it, but it ended before that, or its agent could not be started again.";
     GateRed "A gate ran to its end and said no: it exited with another status than 0, ended by a signal, or did not end in time. Nothing is committed.";
     GateNotRunnable "The gate could not be started, so it said neither yes nor no: the file is no program this system can run, or its interpreter is missing.";
     ProgramChanged "The file that the gate would start is not the one that was there when the policy was attached. Somebody replaced it in between.";

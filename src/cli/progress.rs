@@ -13,6 +13,7 @@ use super::{
 use crate::{
     domain::{
         cursor::Since,
+        gate::Gate,
         ids::{PolicyId, SessionId},
         policy::{Policy, Status},
         session::{Session, Turn},
@@ -219,7 +220,7 @@ fn now_doing(session: &Session, policy: Option<&Policy>) -> String {
     };
     match policy.map(|p| (p.status, p)) {
         Some((Status::Gating, p)) => {
-            let gate = p.spec.gates.first().map_or_else(String::new, |g| g.def.shown());
+            let gate = p.spec.gates.first().map_or_else(String::new, Gate::shown);
             format!("gate {gate} · {}", for_seconds(p.since))
         }
         Some((Status::Queued, p)) => format!("waits for other gates · {}", for_seconds(p.since)),

@@ -8,6 +8,7 @@ use super::{
     commit::conclude,
     cx::Cx,
     error::CliError,
+    first_steps,
     policy::show_text,
     progress::Output,
     turns::TurnFlags,
@@ -47,6 +48,7 @@ pub(super) fn run(cx: &Cx, args: RunArgs) -> Result<u8, CliError> {
     let policy = AttachAsk { turns: crate::ledger::TurnsAsk { on_fail, ..turns }, ..asked };
     let start = args.agent.ask(cx, (None, false), args.words)?;
     let ledger = cx.ledger()?;
+    first_steps::offer(cx, &ledger, &policy, None)?;
     let (session, policy, recording) = ledger.start(&start, Some(&policy))?;
     let Some(policy) = policy else {
         return Err(CliError::new(crate::code::Code::Internal, "no policy was recorded"));

@@ -45,6 +45,16 @@ pub enum GateAsk {
     Shell(ShellAsk),
 }
 
+impl GateAsk {
+    /// The words of a command.
+    pub(super) fn argv(&self) -> Option<&Vec<String>> {
+        match self {
+            Self::Shell(gate) => Some(&gate.argv),
+            Self::Scope(_) => None,
+        }
+    }
+}
+
 /// A shell gate as it was typed. What it does not say of itself, the policy says for all of them.
 #[derive(Clone, Debug, Default)]
 pub struct ShellAsk {

@@ -4,7 +4,7 @@
 //! shell would have to read, is refused by its own name, and so is everything that cannot be told.
 
 use super::super::{
-    AttachAsk, Ledger, LedgerError,
+    AttachAsk, GateAsk, Ledger, LedgerError,
     gates::{PATH_KEY, needs_a_shell, settings_error},
 };
 use crate::{
@@ -77,7 +77,7 @@ impl Ledger {
         let finds = |path: &FixedPath, argv0: &String| path.program(argv0, &worktree.top).is_ok();
         let mut next = Some(ask);
         while let Some(ask) = next {
-            for argv in ask.gates.iter().map(|gate| &gate.argv) {
+            for argv in ask.gates.iter().filter_map(GateAsk::argv) {
                 let Some(argv0) = argv.first().filter(|_| is_plain(argv)) else { continue };
                 if !finds(&later, argv0) {
                     continue;

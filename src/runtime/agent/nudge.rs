@@ -4,7 +4,10 @@
 //! is filled as often as it stands; what is filled in is not looked at again.
 
 use crate::{
-    domain::{gate::GateResult, policy::Policy},
+    domain::{
+        gate::{Gate, GateResult},
+        policy::Policy,
+    },
     ledger::Ledger,
     limits,
     runtime::gate::log,
@@ -51,9 +54,7 @@ fn exit_of(last: Option<&GateResult>) -> String {
 fn gate_of(policy: &Policy, last: Option<&GateResult>) -> String {
     match last {
         Some(GateResult { hook: Some(hook), .. }) => hook.clone(),
-        Some(result) => {
-            policy.spec.gates.get(result.index).map_or_else(String::new, |g| g.def.shown())
-        }
+        Some(result) => policy.spec.gates.get(result.index).map_or_else(String::new, Gate::shown),
         None => String::new(),
     }
 }

@@ -41,7 +41,7 @@ pub(super) fn slot_for(ledger: &Ledger, id: &PolicyId, attempt: u32) -> Result<T
             if !is_due(&policy, attempt) {
                 return Ok(Turn::Over);
             }
-            if policy.spec.gates.is_empty() {
+            if policy.spec.gates.iter().all(|gate| gate.shell().is_none()) {
                 return Ok(Turn::Now(None));
             }
             seen = Some(tip);
