@@ -8,9 +8,10 @@ use crate::{
     domain::{
         ack::{AckStatement, Decision},
         event::{Body, Entity, Kind, Recorded, SessionStarted},
-        input::{Covers, Input, JudgedAck, Report, RunEnd, Signature},
-        policy::{OnStale, Outcome, Policy, Status, Then},
-        session::{EndReason, Exit, OpenRequest, Session, Turn},
+        ids::PolicyId,
+        input::{AgentEnd, Covers, Input, JudgedAck, Report, RunEnd, Signature, WhenBusy},
+        policy::{OnEnd, OnFail, OnStale, Outcome, Policy, Status, Then},
+        session::{Adapter, EndReason, Exit, Launch, OpenRequest, Process, Prompt, Session, Turn},
     },
     engine::{Member, State},
     limits,
@@ -32,7 +33,15 @@ enum Ask {
         block: bool,
         expires: Option<u8>,
         covers: Covers,
+        turns: Turns,
     },
+    Launch(usize, bool),
+    Begin(usize),
+    Ended(usize, Exit, bool),
+    Prompt(usize, WhenBusy),
+    Stop(usize),
+    NoSlot(usize),
+    SlotFree(usize),
     Commit(usize),
     Gates {
         policy: usize,
@@ -53,6 +62,30 @@ enum Ask {
     Late(usize),
     Clock(u8),
     Cancel(usize),
+}
+
+/// What the end of a turn leads to.
+#[derive(Clone, Copy, Debug)]
+struct Turns {
+    gate: bool,
+    retries: u32,
+    reprompt: bool,
+    end_session: bool,
+}
+
+fn turns() -> impl Strategy<Value = Turns> {
+    (prop::bool::weighted(0.2), 0u32..3, any::<bool>(), prop::bool::weighted(0.3)).prop_map(
+        |(gate, retries, reprompt, end_session)| Turns { gate, retries, reprompt, end_session },
+    )
+}
+
+fn exit() -> impl Strategy<Value = Exit> {
+    prop_oneof![
+        6 => Just(Exit::Code(0)),
+        1 => Just(Exit::Code(1)),
+        1 => Just(Exit::NotStarted),
+        1 => Just(Exit::Unknown),
+    ]
 }
 
 fn report() -> impl Strategy<Value = Report> {
@@ -87,18 +120,27 @@ fn ask() -> impl Strategy<Value = Ask> {
         6 => Just(RunEnd::Ready(candidate())),
         3 => Just(RunEnd::Unsigned(unsigned())),
         1 => Just(RunEnd::Moved { because: "it moved".into() }),
-        1 => Just(RunEnd::Red { code: Code::GateRed, because: None }),
+        3 => Just(RunEnd::Red { code: Code::GateRed, because: None }),
         1 => Just(RunEnd::Broken { code: Code::RunnerFailed, because: None }),
     ];
+    let when_busy =
+        prop_oneof![Just(WhenBusy::Refuse), Just(WhenBusy::Queue), Just(WhenBusy::Interrupt)];
     let decision = prop_oneof![3 => Just(Decision::Approve), 1 => Just(Decision::Reject)];
     prop_oneof![
         2 => (0..SESSIONS).prop_map(Ask::Adopt),
         8 => (0..SESSIONS, report(), prop::option::weighted(0.3, 0u8..4))
             .prop_map(|(s, report, key)| Ask::Report(s, report, key)),
-        4 => (members, then, any::<bool>(), any::<bool>(), prop::option::weighted(0.3, 60u8..80), covers)
-            .prop_map(|(members, then, ack, block, expires, covers)| {
-                Ask::Attach { members, then, ack, block, expires, covers }
+        4 => (members, then, any::<bool>(), any::<bool>(), prop::option::weighted(0.3, 60u8..80), covers, turns())
+            .prop_map(|(members, then, ack, block, expires, covers, turns)| {
+                Ask::Attach { members, then, ack, block, expires, covers, turns }
             }),
+        3 => (0..SESSIONS, any::<bool>()).prop_map(|(s, again)| Ask::Launch(s, again)),
+        8 => (0..SESSIONS).prop_map(Ask::Begin),
+        8 => (0..SESSIONS, exit(), prop::bool::weighted(0.1)).prop_map(|(s, e, i)| Ask::Ended(s, e, i)),
+        2 => (0..SESSIONS, when_busy).prop_map(|(s, when)| Ask::Prompt(s, when)),
+        1 => (0..SESSIONS).prop_map(Ask::Stop),
+        1 => policy().prop_map(Ask::NoSlot),
+        2 => policy().prop_map(Ask::SlotFree),
         1 => (0..SESSIONS).prop_map(Ask::Commit),
         6 => (policy(), prop_oneof![4 => Just(0u32), 1 => Just(2)], end)
             .prop_map(|(policy, attempt, end)| Ask::Gates { policy, attempt, end }),
@@ -128,8 +170,37 @@ fn input(ask: Ask, state: &State) -> Option<Input> {
         Ask::Report(n, report, key) => {
             Input::Reported { session: ses(n), report, key: key.map(|k| k.to_string()) }
         }
-        Ask::Attach { members, then, ack, block, expires, covers } => {
+        Ask::Launch(n, reprompt) => {
+            let session = Some(ses(n)).filter(|id| !state.sessions.contains_key(id))?;
+            let argv = vec!["agent".to_owned()];
+            let launch = Some(Launch { adapter: Adapter::Process, argv, reprompt });
+            let started = SessionStarted { launch, ..started() };
+            let (busy, prompt, policy) = (vec![], None, None);
+            Input::SessionLaunched { session, started, prompt, busy, policy }
+        }
+        Ask::Begin(n) => Input::TurnBegun { session: ses(n) },
+        Ask::Ended(n, exit, interrupted) => {
+            let turn = state.sessions.get(&ses(n))?.turn;
+            let inferred = exit == Exit::Unknown;
+            let end = AgentEnd { exit, inferred, interrupted, because: None };
+            Input::RunEnded { session: ses(n), turn, end }
+        }
+        Ask::Prompt(n, when_busy) => {
+            Input::PromptAsked { session: ses(n), text: "go on".into(), when_busy, key: None }
+        }
+        Ask::Stop(n) => Input::StopAsked { session: ses(n), because: None },
+        Ask::NoSlot(n) => {
+            let attempt = state.policies.get(&pol(n))?.attempt;
+            Input::NoSlot { policy: pol(n), attempt }
+        }
+        Ask::SlotFree(n) => Input::SlotFree { policy: pol(n) },
+        Ask::Attach { members, then, ack, block, expires, covers, turns } => {
             let mut spec = spec(then, &members);
+            let Turns { gate, retries, reprompt, end_session } = turns;
+            spec.on_end = if gate { OnEnd::Gate } else { OnEnd::Finished };
+            spec.on_fail =
+                (retries > 0).then_some(OnFail { nudge: None, max_retries: retries, reprompt });
+            spec.end_session = end_session;
             spec.on_stale = if block { OnStale::Block } else { OnStale::Regate };
             spec.expires = expires.map(|seconds| at(seconds.into()));
             if let Some(commit) = &mut spec.commit {
@@ -231,7 +302,28 @@ fn check_session(world: &World, session: &Session) {
         assert_eq!(seq, session.turn_ended);
     }
     assert!(session.exit_seq == 0 || session.is_exited());
+    check_launched(world, session);
     assert_last(world, session.last, &Entity::Session(session.session_id.clone()));
+}
+
+/// An agent that we start runs while its turn does, and is kept only for somebody who may tell it more.
+fn check_launched(world: &World, session: &Session) {
+    let Some(launch) = &session.launch else {
+        assert!(matches!(session.process, Process::Unknown | Process::Exited(_)));
+        return assert!(session.queue.is_empty() && session.prompt.is_none());
+    };
+    let runs = session.turn_state == Turn::Running;
+    assert_eq!(session.process == Process::Alive, runs);
+    assert!(runs || session.prompt.is_none() && !session.interrupting);
+    let open = |id: &PolicyId| world.state.policies.get(id).filter(|p| !p.status.is_terminal());
+    let told = session.queue.iter().filter_map(Prompt::policy);
+    assert!(session.is_exited() || told.clone().all(|id| open(id).is_some()), "told by the dead");
+    if session.process == Process::Idle {
+        assert!(!session.stopping, "ended, and still there");
+        let again = |p: &Policy| p.spec.on_fail.as_ref().is_some_and(|f| f.reprompt);
+        let kept = session.policies.iter().filter_map(open).any(again);
+        assert!(session.turn == 0 || launch.reprompt || !session.queue.is_empty() || kept);
+    }
 }
 
 fn policy_events<'a>(
@@ -261,6 +353,11 @@ fn check_policy(world: &World, policy: &Policy) {
         assert!(policy.pending.is_empty() && policy.stalled_by.is_empty());
     }
     assert!(policy.regates <= limits::REGATES_MAX);
+    assert!(policy.nudges <= policy.spec.on_fail.as_ref().map_or(0, |f| f.max_retries));
+    if policy.status == Status::Nudging {
+        let told = |id| world.state.is_told(id, policy);
+        assert!(!policy.awaited().iter().all(told), "told, and waits for that");
+    }
     let (there, needed) = (policy.approvals(), policy.approvals_needed());
     let approvals = policy.acks.iter().filter(|a| a.decision == Decision::Approve).count();
     assert_eq!(u32::try_from(approvals), Ok(there), "a key that counts twice");
@@ -319,7 +416,9 @@ fn assert_over_stays_over(before: &State, after: &State) {
 /// `already N` points to an event that said the same about the same session.
 fn assert_recorded_before(world: &World, answer: &str, ask: &Ask) {
     let Some(seq) = answer.strip_prefix("already ") else { return };
-    let Ask::Report(session, ..) = ask else { panic!("{ask:?} was never asked before") };
+    let (Ask::Report(session, ..) | Ask::Stop(session)) = ask else {
+        panic!("{ask:?} was never asked before")
+    };
     let seq: usize = seq.parse().unwrap();
     let event = &world.log[seq - 1].event;
     assert_eq!(event.subject, Entity::Session(ses(*session)));
