@@ -14,7 +14,7 @@ use crate::{
         oid::Oid,
         path::RepoPath,
         policy::{AckRecord, Policy, Status},
-        session::{Exit, Process, Session, Turn},
+        session::{Exit, Loose, Process, Session, Turn},
     },
     ledger::{Ledger, LedgerError},
     runtime::{agent, gate::log},
@@ -322,6 +322,10 @@ fn pid_of(ledger: &Ledger, session: &Session) -> Option<u32> {
 pub(super) fn session_short(session: &Session) -> Value {
     let (turn_state, reason, inferred) = turn(&session.turn_state);
     let (process, exit) = process(&session.process);
+    let loose = match session.turn_state {
+        Turn::Ended { loose, .. } => loose,
+        Turn::None | Turn::Running => Loose::default(),
+    };
     json!({
         "sessionId": session.session_id,
         "label": session.label,
@@ -334,6 +338,8 @@ pub(super) fn session_short(session: &Session) -> Value {
         "turnState": turn_state,
         "reason": reason,
         "inferred": inferred,
+        "background": loose.background,
+        "empty": loose.empty,
         "openRequests": session.open_requests,
         "since": session.since,
     })

@@ -18,12 +18,13 @@ use crate::{
         ids::{PolicyId, SessionId},
         input::{Input, Report},
         policy::Status,
-        session::{EndReason, Exit, OpenRequest, Process, Session},
+        session::{EndReason, Exit, Loose, OpenRequest, Process, Session, Turn},
     },
     ledger::{AdoptAsk, Ledger, Recording},
     limits,
     runtime::perform::is_due,
     sys::clock,
+    wire::sentence::left_open,
 };
 use clap::ValueEnum;
 use serde::{Deserialize, de::DeserializeOwned};
@@ -84,7 +85,7 @@ pub(super) struct ReportArgs {
     /// The same key gives the same answer and is recorded once
     #[arg(long, value_name = "KEY")]
     key: Option<String>,
-    /// What the event needs, as JSON
+    /// What the event needs, as JSON; of a turn-end what is not finished: {"background":N,"empty":true}
     #[arg(long, value_name = "JSON")]
     data: Option<String>,
     /// Only record; do nothing that follows from it
@@ -217,7 +218,13 @@ pub(super) fn turn_words(session: &Session) -> String {
     let number = session.turn;
     let how = if inferred { ", nobody said so" } else { "" };
     match reason {
-        Some(reason) => format!("turn {number} {state}: {reason}{how}"),
+        Some(reason) => {
+            let rest = match session.turn_state {
+                Turn::Ended { loose, .. } => left_open(loose),
+                Turn::None | Turn::Running => String::new(),
+            };
+            format!("turn {number} {state}: {reason}{how}{rest}")
+        }
         None if number == 0 => "no turn yet".to_owned(),
         None => format!("turn {number} {state}"),
     }
@@ -359,6 +366,14 @@ struct Requests {
     requests: Vec<OpenRequest>,
 }
 
+/// What an end of a turn leaves open.
+#[derive(Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+struct Open {
+    background: u32,
+    empty: bool,
+}
+
 #[derive(Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Answered {
@@ -389,7 +404,8 @@ impl ReportArgs {
             ReportKind::TurnStart => Report::TurnStart { turn: self.turn },
             ReportKind::TurnEnd => {
                 let reason = self.reason.map_or(EndReason::Completed, |r| r.0);
-                Report::TurnEnd { turn: self.turn, reason }
+                let Open { background, empty } = parse(data)?.unwrap_or_default();
+                Report::TurnEnd { turn: self.turn, reason, loose: Loose { background, empty } }
             }
             ReportKind::AwaitingInput => {
                 let Some(Requests { requests }) = parse(data)? else {
@@ -417,7 +433,7 @@ impl ReportArgs {
         for (flag, given, fits) in [
             ("--turn", self.turn.is_some(), of_turns),
             ("--reason", self.reason.is_some(), self.kind == ReportKind::TurnEnd),
-            ("--data", self.data.is_some(), !of_turns),
+            ("--data", self.data.is_some(), self.kind != ReportKind::TurnStart),
         ] {
             if given && !fits {
                 let kind = self.kind.event().as_str();
@@ -474,13 +490,18 @@ mod tests {
 
     #[test]
     fn data_means_what_its_kind_needs() {
-        use ReportKind::{AwaitingInput, CommandDone, Exited, InputAnswered};
+        use ReportKind::{AwaitingInput, CommandDone, Exited, InputAnswered, TurnEnd};
         for (kind, data, want) in [
             (Exited, None, "Exited { exit: Unknown }"),
             (Exited, Some(r#"{"code":3}"#), "Exited { exit: Code(3) }"),
             (Exited, Some(r#"{"signal":"SIGHUP"}"#), r#"Exited { exit: Signal("SIGHUP") }"#),
             (InputAnswered, Some(r#"{"id":"q"}"#), r#"InputAnswered { id: Some("q") }"#),
             (CommandDone, None, "CommandDone { argv: [], code: None }"),
+            (
+                TurnEnd,
+                Some(r#"{"background":2}"#),
+                "TurnEnd { turn: None, reason: Completed, loose: Loose { background: 2, empty: false } }",
+            ),
             (
                 AwaitingInput,
                 Some(r#"{"requests":[{"id":"q"}]}"#),
@@ -497,6 +518,8 @@ mod tests {
             (AwaitingInput, Some(r#"{"requests":[]}"#)),
             (AwaitingInput, Some(r#"{"requests":[{"id":""}]}"#)),
             (CommandDone, Some(r#"["x"]"#)),
+            (TurnEnd, Some(r#"{"background":-1}"#)),
+            (TurnEnd, Some(r#"{"foreground":1}"#)),
         ] {
             assert_eq!(meaning(kind, data), Err(Code::BadData), "{data:?}");
         }
@@ -506,7 +529,7 @@ mod tests {
 
     #[test]
     fn a_flag_of_another_kind_is_refused() {
-        assert_eq!(meaning(ReportKind::TurnEnd, Some("{}")), Err(Code::Usage));
+        assert_eq!(meaning(ReportKind::TurnStart, Some("{}")), Err(Code::Usage));
         let reasoned = ReportArgs {
             reason: Some(ReasonArg(EndReason::Error)),
             ..typed(ReportKind::TurnStart, None)
@@ -520,7 +543,9 @@ mod tests {
     fn a_turn_ends_completed_unless_told_otherwise() {
         assert_eq!(
             meaning(ReportKind::TurnEnd, None).as_deref(),
-            Ok("TurnEnd { turn: None, reason: Completed }")
+            Ok(
+                "TurnEnd { turn: None, reason: Completed, loose: Loose { background: 0, empty: false } }"
+            )
         );
     }
 }

@@ -6,7 +6,7 @@ use super::{
     ids::{PolicyId, SessionId},
     oid::Oid,
     policy::{AckRecord, Candidate, Outcome, PolicySpec, Unsigned},
-    session::{EndReason, Exit, Launch, OpenRequest, Prompt},
+    session::{EndReason, Exit, Launch, Loose, OpenRequest, Prompt},
     time::Timestamp,
 };
 use serde::{Deserialize, Serialize};
@@ -154,6 +154,12 @@ bodies! {
         /// Follows from something else; nobody said so.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         inferred: bool,
+        /// Questions were open when it ended.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        awaiting_input: bool,
+        /// What is left open.
+        #[serde(flatten)]
+        loose: Loose,
         /// The caller's `--key`.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         key: Option<String>,

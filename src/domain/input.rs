@@ -7,7 +7,7 @@ use super::{
     ids::{PolicyId, SessionId},
     oid::Oid,
     policy::{AckRecord, Candidate, PolicySpec, Unsigned},
-    session::{EndReason, Exit, OpenRequest, Prompt},
+    session::{EndReason, Exit, Loose, OpenRequest, Prompt},
     time::Timestamp,
 };
 use crate::code::Code;
@@ -213,6 +213,8 @@ pub enum Report {
         turn: Option<u64>,
         /// Why.
         reason: EndReason,
+        /// What is left open.
+        loose: Loose,
     },
     /// The agent asks.
     AwaitingInput {

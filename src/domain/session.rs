@@ -58,6 +58,30 @@ impl EndReason {
     }
 }
 
+/// What tells that a turn which ended well is not finished all the same.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Loose {
+    /// Tasks of the agent that go on in the background, as it declared them.
+    #[serde(default, skip_serializing_if = "is_none")]
+    pub background: u32,
+    /// The agent said and did nothing in it.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub empty: bool,
+}
+
+impl Loose {
+    /// Nothing is left open.
+    #[must_use]
+    pub fn is_none(self) -> bool {
+        self == Self::default()
+    }
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "the signature serde asks for")]
+fn is_none(n: &u32) -> bool {
+    *n == 0
+}
+
 /// What is known of the process.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -167,6 +191,9 @@ pub enum Turn {
         /// Nobody said so; it follows from something else.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         inferred: bool,
+        /// What is left open.
+        #[serde(flatten)]
+        loose: Loose,
         /// Number of the event that ended it.
         seq: u64,
     },
@@ -290,8 +317,8 @@ impl Session {
             return Some(self.exit_seq);
         }
         match self.turn_state {
-            Turn::Ended { reason: EndReason::Completed, inferred: false, seq }
-                if self.open_requests.is_empty() =>
+            Turn::Ended { reason: EndReason::Completed, inferred: false, loose, seq }
+                if self.open_requests.is_empty() && loose.is_none() =>
             {
                 Some(seq)
             }

@@ -8,7 +8,7 @@ use crate::{
         ids::{PolicyId, SessionId},
         input::{Covers, Input, Report},
         policy::PolicySpec,
-        session::EndReason,
+        session::{EndReason, Loose},
         time::Timestamp,
     },
 };
@@ -185,7 +185,8 @@ fn commit(
     spec: PolicySpec,
 ) -> Result<(), Refusal> {
     adopt(draft, &session, started)?;
-    let ended = Report::TurnEnd { turn: None, reason: EndReason::Completed };
+    let ended =
+        Report::TurnEnd { turn: None, reason: EndReason::Completed, loose: Loose::default() };
     session::report(draft, &session, ended, None)?;
     policy::attach(draft, policy, spec, Covers::LastAndNext)
 }

@@ -8,12 +8,12 @@
 use super::{
     State,
     decide::{Draft, Refusal, refuse},
-    session::emit,
+    session::{emit, ended as turn_ended},
 };
 use crate::{
     code::Code,
     domain::{
-        event::{Prompted, SessionExited, SessionStarted, Stopping, TurnEnded, TurnStarted},
+        event::{Prompted, SessionExited, SessionStarted, Stopping, TurnStarted},
         ids::{PolicyId, SessionId},
         input::{AgentEnd, WhenBusy},
         policy::Policy,
@@ -75,7 +75,7 @@ pub(super) fn ended(
     }
     let reason = reason_of(&session, &end);
     let inferred = end.inferred;
-    emit(draft, id, TurnEnded { turn, reason, inferred, key: None }.into())?;
+    emit(draft, id, turn_ended(&session, turn, reason, inferred).into())?;
     let goes_on = match reason {
         EndReason::Completed => true,
         // What interrupted it is said next.

@@ -14,7 +14,7 @@ use crate::{
         },
         ids::{PolicyId, SessionId},
         input::Report,
-        session::{EndReason, Exit, OpenRequest, Process, SeenKey, Session, Turn},
+        session::{EndReason, Exit, Loose, OpenRequest, Process, SeenKey, Session, Turn},
     },
     limits,
 };
@@ -121,7 +121,8 @@ fn started(id: &SessionId, recorded: &Recorded, event: &SessionStarted) -> Sessi
 
 fn end_turn(session: &mut Session, event: &TurnEnded, seq: u64) {
     session.turn = event.turn;
-    session.turn_state = Turn::Ended { reason: event.reason, inferred: event.inferred, seq };
+    let (reason, inferred, loose) = (event.reason, event.inferred, event.loose);
+    session.turn_state = Turn::Ended { reason, inferred, loose, seq };
     session.turn_ended = seq;
     if session.launch.is_some() {
         session.process = Process::Idle;
@@ -220,7 +221,9 @@ pub(super) fn report(
     require_unowned(&session, &report)?;
     match report {
         Report::TurnStart { turn } => return turn_start(draft, &session, turn, key),
-        Report::TurnEnd { turn, reason } => return turn_end(draft, &session, turn, (reason, key)),
+        Report::TurnEnd { turn, reason, loose } => {
+            return turn_end(draft, &session, turn, (reason, loose, key));
+        }
         Report::AwaitingInput { requests } => {
             emit(draft, id, InputAwaited { requests, key }.into())?;
         }
@@ -263,8 +266,7 @@ pub(super) fn emit(draft: &mut Draft, id: &SessionId, body: Body) -> Result<(), 
 }
 
 fn infer_end(draft: &mut Draft, session: &Session) -> Result<(), Refusal> {
-    let (turn, reason) = (session.turn, EndReason::Unknown);
-    emit(draft, &session.session_id, TurnEnded { turn, reason, inferred: true, key: None }.into())
+    emit(draft, &session.session_id, ended(session, session.turn, EndReason::Unknown, true).into())
 }
 
 fn answered(session: &Session, request: Option<&str>) -> Result<(), Refusal> {
@@ -305,7 +307,7 @@ fn turn_end(
     draft: &mut Draft,
     session: &Session,
     turn: Option<u64>,
-    (reason, key): (EndReason, Option<String>),
+    (reason, loose, key): (EndReason, Loose, Option<String>),
 ) -> Result<Option<u64>, Refusal> {
     let open = match session.turn_state {
         Turn::Running => session.turn,
@@ -317,9 +319,15 @@ fn turn_end(
         }
         check_turn(session, asked, open)?;
     }
-    let ended = TurnEnded { turn: open, reason, inferred: false, key };
+    let ended = TurnEnded { loose, key, ..ended(session, open, reason, false) };
     emit(draft, &session.session_id, ended.into())?;
     Ok(None)
+}
+
+/// The end of a turn of which nothing more is known.
+pub(super) fn ended(session: &Session, turn: u64, reason: EndReason, inferred: bool) -> TurnEnded {
+    let awaiting_input = !session.open_requests.is_empty();
+    TurnEnded { turn, reason, inferred, awaiting_input, loose: Loose::default(), key: None }
 }
 
 fn check_turn(session: &Session, asked: u64, expected: u64) -> Result<(), Refusal> {

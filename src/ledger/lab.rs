@@ -8,7 +8,7 @@ use crate::{
         oid::Oid,
         path::RepoPath,
         policy::{Candidate, CommitSpec},
-        session::EndReason,
+        session::{EndReason, Loose},
     },
     sign::key,
     store::{
@@ -103,7 +103,8 @@ impl Lab {
         let (policy, _) = ledger
             .attach(&super::GroupAsk::of(&session, Covers::LastAndNext), &commit_of(&["a.txt"]))
             .unwrap();
-        let report = Report::TurnEnd { turn: None, reason: EndReason::Completed };
+        let report =
+            Report::TurnEnd { turn: None, reason: EndReason::Completed, loose: Loose::default() };
         ledger.record(Input::Reported { session, report, key: None }).unwrap();
         let candidate = self.candidate("a.txt", b"hello\nworld\n");
         let (results, voided, noted_on) = (vec![], 0, None);

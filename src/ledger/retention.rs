@@ -95,7 +95,7 @@ mod tests {
     use crate::{
         domain::{
             input::{Input, Report},
-            session::{EndReason, Exit},
+            session::{EndReason, Exit, Loose},
         },
         ledger::lab::Lab,
     };
@@ -116,7 +116,10 @@ mod tests {
         let needed = |seq, entity| Some(NeededBy { seq, entity });
         let expected = needed(1, Entity::Session(first.clone()));
         assert_eq!(ledger.first_needed().unwrap(), expected);
-        report(&first, Report::TurnEnd { turn: None, reason: EndReason::Completed });
+        report(
+            &first,
+            Report::TurnEnd { turn: None, reason: EndReason::Completed, loose: Loose::default() },
+        );
         report(&first, Report::Exited { exit: Exit::Code(0) });
         assert_eq!(ledger.first_needed().unwrap(), needed(2, Entity::Session(second.clone())));
         report(&second, Report::Exited { exit: Exit::Code(0) });

@@ -327,8 +327,19 @@ mod tests {
     use super::*;
     use crate::domain::{
         event::{Committed, TurnEnded},
-        session::EndReason,
+        session::{EndReason, Loose},
     };
+
+    fn turn_ended() -> TurnEnded {
+        TurnEnded {
+            turn: 2,
+            reason: EndReason::Completed,
+            inferred: false,
+            awaiting_input: false,
+            loose: Loose::default(),
+            key: None,
+        }
+    }
 
     fn recorded(subject: Entity, body: Body) -> Recorded {
         Recorded {
@@ -347,7 +358,7 @@ mod tests {
 
     #[test]
     fn a_turn_end_reads_as_a_story_and_reads_back() {
-        let body = TurnEnded { turn: 2, reason: EndReason::Completed, inferred: false, key: None };
+        let body = turn_ended();
         let event = recorded(
             Entity::Session("ses_01arz3ndektsv4rrffq69g5fav".parse().unwrap()),
             body.into(),
@@ -380,7 +391,7 @@ mod tests {
 
     #[test]
     fn the_first_entry_of_a_later_segment_names_the_last_one_before() {
-        let body = TurnEnded { turn: 2, reason: EndReason::Completed, inferred: false, key: None };
+        let body = turn_ended();
         let subject = Entity::Session("ses_01arz3ndektsv4rrffq69g5fav".parse().unwrap());
         let event = recorded(subject, body.into());
         let last = "0123456789abcdef0123456789abcdef01234567".parse().unwrap();
@@ -413,7 +424,7 @@ mod tests {
 
     #[test]
     fn a_line_ends_with_a_newline_and_nothing_else() {
-        let body = TurnEnded { turn: 2, reason: EndReason::Completed, inferred: false, key: None };
+        let body = turn_ended();
         let subject = Entity::Session("ses_01arz3ndektsv4rrffq69g5fav".parse().unwrap());
         let mut event = recorded(subject, body.into());
         for odd in ["cli\r", "\rcli", "c\u{b}l\u{2028}i"] {

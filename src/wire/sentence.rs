@@ -5,7 +5,7 @@ use crate::domain::{
     ack::Decision,
     event::{Body, PolicyFailed, SessionExited, SessionStarted},
     policy::{AckRecord, Outcome, Then},
-    session::{Exit, Prompt},
+    session::{Exit, Loose, Prompt},
 };
 
 /// Says what happened, in one line without control characters.
@@ -19,7 +19,8 @@ pub fn sentence(body: &Body) -> String {
         },
         Body::TurnEnded(e) => {
             let how = if e.inferred { ", nobody said so" } else { "" };
-            format!("turn {} ended: {}{how}", e.turn, e.reason.as_str())
+            let rest = left_open(e.loose);
+            format!("turn {} ended: {}{how}{rest}", e.turn, e.reason.as_str())
         }
         Body::InputAwaited(e) => format!("waits for an answer ({} open)", e.requests.len()),
         Body::InputAnswered(_) => "got its answer".to_owned(),
@@ -75,6 +76,17 @@ fn started(event: &SessionStarted) -> String {
         Some(label) => format!("{what} as {label}"),
         None => what,
     }
+}
+
+/// What of a turn is not finished though it ended.
+#[must_use]
+pub fn left_open(loose: Loose) -> String {
+    let background = match loose.background {
+        0 => String::new(),
+        n => format!(", {n} at work in the background"),
+    };
+    let empty = if loose.empty { ", empty" } else { "" };
+    format!("{background}{empty}")
 }
 
 /// What a prompt is; what a person said may be long, and is in the data.

@@ -11,7 +11,7 @@ use crate::{
         oid::Oid,
         path::RepoPath,
         policy::{AckRecord, Candidate, CommitSpec, OnEnd, OnStale, PolicySpec, Then},
-        session::EndReason,
+        session::{EndReason, Loose},
         time::Timestamp,
     },
     enforce::verify::{self, Report as Verdicts, VerifyAsk},
@@ -180,7 +180,8 @@ impl Lab {
             next: None,
         };
         self.record(Input::PolicyAsked { policy: id.clone(), spec, covers: Covers::LastAndNext });
-        let report = Report::TurnEnd { turn: None, reason: EndReason::Completed };
+        let report =
+            Report::TurnEnd { turn: None, reason: EndReason::Completed, loose: Loose::default() };
         self.record(Input::Reported { session, report, key: None });
         let candidate = self.candidate(file, odd.sneaky);
         let results = if odd.ungated {

@@ -14,7 +14,7 @@ use crate::{
             AckRecord, Candidate, CommitSpec, OnEnd, OnFail, OnStale, Policy, PolicySpec, Then,
             Unsigned,
         },
-        session::{Adapter, EndReason, Exit, Launch, Session},
+        session::{Adapter, EndReason, Exit, Launch, Loose, Session},
         time::Timestamp,
     },
     engine::{Decision, ENGINE, Effect, Illegal, Now, State, Stepped, decide, due, step},
@@ -190,7 +190,7 @@ pub(super) fn asked(policy: usize, seq: u64) -> Option<Asked> {
 }
 
 pub(super) fn end_turn(reason: EndReason) -> Report {
-    Report::TurnEnd { turn: None, reason }
+    Report::TurnEnd { turn: None, reason, loose: Loose::default() }
 }
 
 impl World {

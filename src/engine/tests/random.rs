@@ -11,7 +11,9 @@ use crate::{
         ids::PolicyId,
         input::{AgentEnd, Covers, Input, JudgedAck, Report, RunEnd, Signature, WhenBusy},
         policy::{OnEnd, OnFail, OnStale, Outcome, Policy, Status, Then},
-        session::{Adapter, EndReason, Exit, Launch, OpenRequest, Process, Prompt, Session, Turn},
+        session::{
+            Adapter, EndReason, Exit, Launch, Loose, OpenRequest, Process, Prompt, Session, Turn,
+        },
     },
     engine::{Member, State},
     limits,
@@ -96,7 +98,9 @@ fn report() -> impl Strategy<Value = Report> {
     let exit = prop_oneof![(0i32..2).prop_map(Exit::Code), Just(Exit::Unknown)];
     prop_oneof![
         4 => turn().prop_map(|turn| Report::TurnStart { turn }),
-        8 => (turn(), reason).prop_map(|(turn, reason)| Report::TurnEnd { turn, reason }),
+        8 => (turn(), reason, prop::bool::weighted(0.1)).prop_map(|(turn, reason, empty)| {
+            Report::TurnEnd { turn, reason, loose: Loose { background: 0, empty } }
+        }),
         1 => (0u8..3).prop_map(move |id| Report::AwaitingInput { requests: vec![request(id)] }),
         1 => prop::option::of(0u8..3)
             .prop_map(|id| Report::InputAnswered { id: id.map(|n| n.to_string()) }),

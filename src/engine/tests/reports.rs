@@ -5,7 +5,7 @@ use crate::{
     domain::{
         event::{Body, TurnEnded},
         input::Report,
-        session::{EndReason, Exit, OpenRequest, Process, Turn},
+        session::{EndReason, Exit, Loose, OpenRequest, Process, Turn},
     },
     limits::KEYS_PER_SESSION,
 };
@@ -15,7 +15,7 @@ fn start(turn: u64) -> Report {
 }
 
 fn end(turn: u64) -> Report {
-    Report::TurnEnd { turn: Some(turn), reason: EndReason::Completed }
+    Report::TurnEnd { turn: Some(turn), reason: EndReason::Completed, loose: Loose::default() }
 }
 
 fn asks(ids: &[&str]) -> Report {
@@ -112,7 +112,8 @@ fn an_end_without_a_beginning_is_a_turn() {
     world.report(1, end_turn(EndReason::Completed));
     world.report(1, end_turn(EndReason::Limit));
     let session = world.session(1);
-    let ended = Turn::Ended { reason: EndReason::Limit, inferred: false, seq: 3 };
+    let ended =
+        Turn::Ended { reason: EndReason::Limit, inferred: false, loose: Loose::default(), seq: 3 };
     assert_eq!((session.turn, &session.turn_state), (2, &ended));
 }
 
@@ -122,7 +123,14 @@ fn a_new_turn_and_an_exit_end_an_open_one_as_inferred() {
         let mut world = World::new();
         world.report(1, start(1));
         world.report(1, report);
-        let ended = TurnEnded { turn: 1, reason: EndReason::Unknown, inferred: true, key: None };
+        let ended = TurnEnded {
+            turn: 1,
+            reason: EndReason::Unknown,
+            inferred: true,
+            awaiting_input: false,
+            loose: Loose::default(),
+            key: None,
+        };
         assert_eq!(world.log[2].event.body, Body::TurnEnded(ended));
     }
 }

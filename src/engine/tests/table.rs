@@ -15,7 +15,7 @@ use crate::{
         gate::Verdict,
         input::Report,
         policy::{AckRecord, Candidate, OnFail, Outcome, Then},
-        session::{EndReason, Exit, Prompt},
+        session::{EndReason, Exit, Loose, Prompt},
     },
     engine::{Illegal, State},
 };
@@ -136,7 +136,8 @@ fn body(kind: Kind, turn: u64, attempt: u32) -> Body {
         Kind::SessionStarted => started().into(),
         Kind::TurnStarted => TurnStarted { turn, prompt: None, key }.into(),
         Kind::TurnEnded => {
-            TurnEnded { turn, reason: EndReason::Completed, inferred: false, key }.into()
+            let (reason, loose) = (EndReason::Completed, Loose::default());
+            TurnEnded { turn, reason, inferred: false, awaiting_input: false, loose, key }.into()
         }
         Kind::InputAwaited => InputAwaited { requests: vec![], key }.into(),
         Kind::InputAnswered => InputAnswered { id: None, key }.into(),

@@ -5,7 +5,7 @@ use crate::{
     domain::{
         input::{Covers, Report},
         policy::Then,
-        session::{EndReason, Exit, OpenRequest},
+        session::{EndReason, Exit, Loose, OpenRequest},
     },
     engine::Member,
 };
@@ -63,6 +63,18 @@ fn a_stalled_member_goes_on() {
     world.report(1, begin());
     assert_eq!(world.policy(1).stalled_by, []);
     assert_eq!(world.report(1, complete()), "session:turn-end+policy:gating");
+}
+
+#[test]
+fn what_goes_on_in_the_background_and_what_is_empty_is_not_finished() {
+    for loose in [Loose { background: 1, empty: false }, Loose { background: 0, empty: true }] {
+        let mut world = World::new();
+        emit(&mut world, 1, Covers::LastAndNext);
+        let reason = EndReason::Completed;
+        world.report(1, Report::TurnEnd { turn: None, reason, loose });
+        assert_eq!(world.policy(1).stalled_by, [ses(1)]);
+        assert_eq!(world.report(1, complete()), "session:turn-end+policy:gating");
+    }
 }
 
 #[test]

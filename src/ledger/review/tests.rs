@@ -3,7 +3,10 @@
 use super::*;
 use crate::{
     domain::input::{Covers, GateRun, Input, Report, RunEnd},
-    domain::{event::Entity, session::EndReason},
+    domain::{
+        event::Entity,
+        session::{EndReason, Loose},
+    },
     ledger::lab::{Lab, commit_of, emit},
 };
 
@@ -85,7 +88,8 @@ fn a_candidate_that_changes_the_rules_is_titled_so() {
             )
             .unwrap();
         assert_eq!(ledger.review(&policy).unwrap_err().code(), Code::NotAwaiting);
-        let report = Report::TurnEnd { turn: None, reason: EndReason::Completed };
+        let report =
+            Report::TurnEnd { turn: None, reason: EndReason::Completed, loose: Loose::default() };
         ledger.record(Input::Reported { session, report, key: None }).unwrap();
         let candidate = lab.candidate(rule, br#"{"version":1,"commands":[]}"#);
         let (results, end) = (vec![], RunEnd::Ready(candidate));
