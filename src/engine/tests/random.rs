@@ -10,7 +10,7 @@ use crate::{
         event::{Body, Entity, Kind, Recorded, SessionStarted},
         ids::PolicyId,
         input::{AgentEnd, Covers, Input, JudgedAck, Report, RunEnd, Signature, WhenBusy},
-        policy::{OnEnd, OnFail, OnStale, Outcome, Policy, Status, Then},
+        policy::{OnEnd, OnFail, OnStale, Outcome, Policy, PolicySpec, Status, Then},
         session::{
             Adapter, EndReason, Exit, Launch, Loose, OpenRequest, Process, Prompt, Session, Turn,
         },
@@ -73,6 +73,16 @@ struct Turns {
     retries: u32,
     reprompt: bool,
     end_session: bool,
+}
+
+impl Turns {
+    fn put_into(self, spec: &mut PolicySpec) {
+        let Self { gate, retries, reprompt, end_session } = self;
+        let told = OnFail { nudge: None, max_retries: retries, reprompt };
+        spec.on_end = if gate { OnEnd::Gate } else { OnEnd::Finished };
+        spec.on_fail = (retries > 0).then_some(told);
+        spec.end_session = end_session;
+    }
 }
 
 fn turns() -> impl Strategy<Value = Turns> {
@@ -174,6 +184,86 @@ fn input(ask: Ask, state: &State) -> Option<Input> {
         Ask::Report(n, report, key) => {
             Input::Reported { session: ses(n), report, key: key.map(|k| k.to_string()) }
         }
+        Ask::Launch(..)
+        | Ask::Begin(_)
+        | Ask::Ended(..)
+        | Ask::Prompt(..)
+        | Ask::Stop(_)
+        | Ask::NoSlot(_)
+        | Ask::SlotFree(_) => input_of_agents(ask, state)?,
+        Ask::Attach { members, then, ack, block, expires, covers, turns } => {
+            let mut spec = spec(then, &members);
+            turns.put_into(&mut spec);
+            spec.on_stale = if block { OnStale::Block } else { OnStale::Regate };
+            spec.expires = expires.map(|seconds| at(seconds.into()));
+            if let Some(commit) = &mut spec.commit {
+                commit.require_human_ack = ack;
+            }
+            Input::PolicyAsked { policy: fresh?, spec, covers }
+        }
+        Ask::Commit(n) => {
+            let session = Some(ses(n)).filter(|id| !state.sessions.contains_key(id))?;
+            let started = SessionStarted { own: true, ..started() };
+            Input::CommitAsked { session, started, policy: fresh?, spec: spec(Then::Commit, &[n]) }
+        }
+        Ask::Gates { policy, attempt, end } => {
+            let then = state.policies.get(&pol(policy)).map_or(Then::Commit, |p| p.spec.then);
+            let green = matches!(end, RunEnd::Green);
+            let changes = matches!(
+                end,
+                RunEnd::NoChange | RunEnd::Ready(_) | RunEnd::Unsigned(_) | RunEnd::Moved { .. }
+            );
+            let present = state.policies.get(&pol(policy)).map_or(1, |p| p.attempt);
+            let attempt = if attempt == 0 { present } else { attempt };
+            (if then == Then::Emit { !changes } else { !green }).then(|| Input::GatesEnded {
+                policy: pol(policy),
+                attempt,
+                run: run(end),
+            })?
+        }
+        Ask::Ack { policy, decision, key, quorum, wrong } => {
+            answer_of(policy, (decision, key), quorum, wrong, state)
+        }
+        Ask::Signed(n, that) => Input::CommitSigned {
+            policy: pol(n),
+            unsigned: if that { unsigned().candidate.commit } else { oid(0xee) },
+            candidate: candidate(),
+        },
+        Ask::Moved(n) => Input::BranchMoved { policy: pol(n) },
+        Ask::Impossible(n) => Input::LandingImpossible {
+            policy: pol(n),
+            code: Code::StaleCandidate,
+            because: "it moved".into(),
+        },
+        Ask::Away(n, tip) => Input::TipMoved { policy: pol(n), tip: Some(oid(tip)) },
+        Ask::Late(n) => Input::TimeUp { policy: pol(n) },
+        Ask::Clock(_) => return None,
+        Ask::Cancel(n) => Input::CancelAsked { policy: pol(n), because: None },
+    })
+}
+
+fn answer_of(
+    policy: usize,
+    (decision, key): (Decision, u8),
+    quorum: u32,
+    wrong: u8,
+    state: &State,
+) -> Input {
+    let key = format!("SHA256:{key}");
+    let said = AckStatement { policy: pol(policy), key, ..statement(decision) };
+    let request = state.policies.get(&pol(policy)).and_then(|p| p.request_seq);
+    let mut ack = judged(said.clone());
+    if let Signature::Good(record) = &mut ack.signature {
+        record.key = said.key;
+    }
+    // The same key may answer again in other words.
+    ack.line.push_str(&format!(" {request:?} {wrong}"));
+    (ack.asked, ack.quorum) = (asked(policy, request.unwrap_or(0)), quorum);
+    Input::AckArrived { policy: pol(policy), ack: Box::new(spoilt(ack, wrong)) }
+}
+
+fn input_of_agents(ask: Ask, state: &State) -> Option<Input> {
+    Some(match ask {
         Ask::Launch(n, reprompt) => {
             let session = Some(ses(n)).filter(|id| !state.sessions.contains_key(id))?;
             let argv = vec!["agent".to_owned()];
@@ -198,65 +288,19 @@ fn input(ask: Ask, state: &State) -> Option<Input> {
             Input::NoSlot { policy: pol(n), attempt }
         }
         Ask::SlotFree(n) => Input::SlotFree { policy: pol(n) },
-        Ask::Attach { members, then, ack, block, expires, covers, turns } => {
-            let mut spec = spec(then, &members);
-            let Turns { gate, retries, reprompt, end_session } = turns;
-            spec.on_end = if gate { OnEnd::Gate } else { OnEnd::Finished };
-            spec.on_fail =
-                (retries > 0).then_some(OnFail { nudge: None, max_retries: retries, reprompt });
-            spec.end_session = end_session;
-            spec.on_stale = if block { OnStale::Block } else { OnStale::Regate };
-            spec.expires = expires.map(|seconds| at(seconds.into()));
-            if let Some(commit) = &mut spec.commit {
-                commit.require_human_ack = ack;
-            }
-            Input::PolicyAsked { policy: fresh?, spec, covers }
-        }
-        Ask::Commit(n) => {
-            let session = Some(ses(n)).filter(|id| !state.sessions.contains_key(id))?;
-            let started = SessionStarted { own: true, ..started() };
-            Input::CommitAsked { session, started, policy: fresh?, spec: spec(Then::Commit, &[n]) }
-        }
-        Ask::Gates { policy, attempt, end } => {
-            let then = state.policies.get(&pol(policy)).map_or(Then::Commit, |p| p.spec.then);
-            let green = matches!(end, RunEnd::Green);
-            let changes = matches!(
-                end,
-                RunEnd::NoChange | RunEnd::Ready(_) | RunEnd::Unsigned(_) | RunEnd::Moved { .. }
-            );
-            let present = state.policies.get(&pol(policy)).map_or(1, |p| p.attempt);
-            let attempt = if attempt == 0 { present } else { attempt };
-            let fits = if then == Then::Emit { !changes } else { !green };
-            fits.then(|| Input::GatesEnded { policy: pol(policy), attempt, run: run(end) })?
-        }
-        Ask::Ack { policy, decision, key, quorum, wrong } => {
-            let key = format!("SHA256:{key}");
-            let said = AckStatement { policy: pol(policy), key, ..statement(decision) };
-            let request = state.policies.get(&pol(policy)).and_then(|p| p.request_seq);
-            let mut ack = judged(said.clone());
-            if let Signature::Good(record) = &mut ack.signature {
-                record.key = said.key;
-            }
-            // The same key may answer again in other words.
-            ack.line.push_str(&format!(" {request:?} {wrong}"));
-            (ack.asked, ack.quorum) = (asked(policy, request.unwrap_or(0)), quorum);
-            Input::AckArrived { policy: pol(policy), ack: Box::new(spoilt(ack, wrong)) }
-        }
-        Ask::Signed(n, that) => Input::CommitSigned {
-            policy: pol(n),
-            unsigned: if that { unsigned().candidate.commit } else { oid(0xee) },
-            candidate: candidate(),
-        },
-        Ask::Moved(n) => Input::BranchMoved { policy: pol(n) },
-        Ask::Impossible(n) => Input::LandingImpossible {
-            policy: pol(n),
-            code: Code::StaleCandidate,
-            because: "it moved".into(),
-        },
-        Ask::Away(n, tip) => Input::TipMoved { policy: pol(n), tip: Some(oid(tip)) },
-        Ask::Late(n) => Input::TimeUp { policy: pol(n) },
-        Ask::Clock(_) => return None,
-        Ask::Cancel(n) => Input::CancelAsked { policy: pol(n), because: None },
+        Ask::Adopt(_)
+        | Ask::Report(..)
+        | Ask::Attach { .. }
+        | Ask::Commit(_)
+        | Ask::Gates { .. }
+        | Ask::Ack { .. }
+        | Ask::Signed(..)
+        | Ask::Moved(_)
+        | Ask::Impossible(_)
+        | Ask::Away(..)
+        | Ask::Late(_)
+        | Ask::Clock(_)
+        | Ask::Cancel(_) => return None,
     })
 }
 
