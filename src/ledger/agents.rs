@@ -180,6 +180,18 @@ impl Ledger {
         Ok(LaunchPlace { program: self.find_agent(argv)?, env: vec![] })
     }
 
+    /// Forgets where the programs of agents lie whose session is over, and what they were given. What cannot be told stays.
+    pub fn forget_places(&self) {
+        let local = self.store.location().agent_dir().join("local");
+        for name in files::names(&local).unwrap_or_default() {
+            let id = name.to_str().and_then(|name| name.strip_suffix(".json")?.parse().ok());
+            let session = id.and_then(|id| self.session(&id).ok().flatten());
+            if session.is_some_and(|session| session.is_exited()) {
+                let _ = files::remove_optional(&local.join(&name));
+            }
+        }
+    }
+
     fn place_file(&self, session: &SessionId) -> PathBuf {
         self.store.location().agent_dir().join("local").join(format!("{session}.json"))
     }

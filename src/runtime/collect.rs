@@ -7,6 +7,7 @@
 use super::{
     gate::log::{self, LogError},
     live::{self, LiveError},
+    output,
 };
 use crate::{
     code::Code,
@@ -17,8 +18,9 @@ use crate::{
         Segment, StoreError, Tip,
         retention::{Footprint, SegmentEnd},
     },
-    sys::clock,
+    sys::{clock, files},
 };
+use std::path::PathBuf;
 
 /// Why a segment stays that is old enough to go.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -42,7 +44,7 @@ pub struct Collected {
     pub refs: Vec<String>,
     /// The oldest segment that is old enough and stays, and why.
     pub stays: Option<(Segment, Stays)>,
-    /// Logs of gate output that went.
+    /// Kept outputs that went: of gates a file each, of agents a session each.
     pub logs: u64,
     /// Packs that git's repack may have from now on.
     pub packs_released: u64,
@@ -153,7 +155,8 @@ pub fn preview(ledger: &Ledger) -> Result<Collected, CollectError> {
         footprint: (footprint, footprint),
         refs,
         stays: plan.stays,
-        logs: log::old_logs(&agent, retention.logs_ms)?.len() as u64,
+        logs: (log::old_logs(&agent, retention.logs_ms)?.len()
+            + old_outputs(ledger, retention.logs_ms)?.len()) as u64,
         packs_released: store.stale_orphan_packs(clock::now())?.len() as u64,
         runs: live::abandoned(&agent)?.len() as u64,
         leftovers: ledger.leftovers()?.len() as u64,
@@ -191,11 +194,27 @@ pub fn collect(ledger: &Ledger) -> Result<Collected, CollectError> {
         footprint: (footprint, store.footprint()?),
         refs,
         stays: plan.stays,
-        logs: log::remove_old_logs(&agent, retention.logs_ms)?,
+        logs: log::remove_old_logs(&agent, retention.logs_ms)? + remove_outputs(ledger, retention)?,
         packs_released: packs_released.len() as u64,
         runs,
         leftovers: ledger.clear_leftovers(),
     })
+}
+
+/// Output of agents whose session is over.
+fn old_outputs(ledger: &Ledger, keep_ms: u64) -> Result<Vec<PathBuf>, CollectError> {
+    let is_over = |name: &str| {
+        let session = name.parse().ok().and_then(|id| ledger.session(&id).ok().flatten());
+        session.is_some_and(|session| session.is_exited())
+    };
+    let agent = ledger.store().location().agent_dir();
+    let old = output::old(&agent, keep_ms, is_over);
+    Ok(old.map_err(|e| LogError::File { path: e.path, source: e.source })?)
+}
+
+fn remove_outputs(ledger: &Ledger, kept: Retention) -> Result<u64, CollectError> {
+    let old = old_outputs(ledger, kept.logs_ms)?;
+    Ok(old.iter().filter(|dir| files::remove_tree(dir).is_ok()).count() as u64)
 }
 
 fn planned(ledger: &Ledger, extent: &Extent, kept: Retention) -> Result<Plan, LedgerError> {

@@ -7,7 +7,10 @@
 
 use crate::{
     limits,
-    sys::files::{self, FileError},
+    sys::{
+        clock,
+        files::{self, FileError},
+    },
 };
 use std::{
     fs::File,
@@ -89,6 +92,32 @@ impl Ring {
         }
         Ok(())
     }
+}
+
+/// Directories whose session is over, and into which nothing was written for `keep_ms`. One that cannot be looked at is
+/// young.
+///
+/// # Errors
+/// The directory above cannot be read.
+pub fn old(
+    agent_dir: &Path,
+    keep_ms: u64,
+    is_over: impl Fn(&str) -> bool,
+) -> Result<Vec<PathBuf>, FileError> {
+    let above = agent_dir.join("output");
+    let oldest_ms = clock::now().ms().saturating_sub_unsigned(keep_ms);
+    let mut old = Vec::new();
+    for name in files::names(&above)? {
+        let dir = above.join(&name);
+        let last = starts(&dir).ok().and_then(|starts| starts.last().copied());
+        let newest = last.map_or_else(|| dir.clone(), |last| dir.join(name_of(last)));
+        let written = files::look(&newest).ok().flatten().map(|meta| meta.mtime());
+        let is_old = written.is_some_and(|at| at.saturating_mul(1000) < oldest_ms);
+        if is_old && name.to_str().is_some_and(&is_over) {
+            old.push(dir);
+        }
+    }
+    Ok(old)
 }
 
 /// What was written from a position on, at most `most` bytes; from the first byte that is kept where that is gone.
@@ -180,6 +209,27 @@ mod tests {
         let over_the_edge = read(&dir, kept[1] - 2, 4).unwrap();
         assert_eq!((over_the_edge.from, over_the_edge.bytes.len()), (kept[1] - 2, 4));
         assert_eq!(read(&dir, all, 9).unwrap(), Piece { from: all, bytes: vec![] });
+    }
+
+    #[test]
+    fn what_goes_is_old_and_of_a_session_that_is_over() {
+        let dir = tempfile::tempdir().unwrap();
+        for name in ["over", "open"] {
+            Ring::open(&dir_of(dir.path(), name)).unwrap().append(b"x").unwrap();
+        }
+        let old = |keep_ms| old(dir.path(), keep_ms, |name| name == "over").unwrap();
+        assert_eq!(old(3_600_000), Vec::<PathBuf>::new());
+        let hours_ago = std::time::SystemTime::now() - std::time::Duration::from_secs(7_200);
+        for name in ["over", "open"] {
+            let file = dir_of(dir.path(), name).join(name_of(0));
+            std::fs::File::options()
+                .write(true)
+                .open(file)
+                .unwrap()
+                .set_modified(hours_ago)
+                .unwrap();
+        }
+        assert_eq!(old(3_600_000), [dir_of(dir.path(), "over")]);
     }
 
     #[test]

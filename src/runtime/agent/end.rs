@@ -32,7 +32,9 @@ const POLL: Duration = Duration::from_millis(20);
 pub fn end_run(ledger: &Ledger, session: &Session, grace_ms: u64) -> Result<(), PerformError> {
     let (dir, key) = (agent_dir(ledger), engine::agent_key(&session.session_id));
     let end = Instant::now() + Duration::from_millis(grace_ms);
-    if let Some(runner) = live::record(&dir, &key).and_then(|record| record.runner) {
+    let runner = live::record(&dir, &key).and_then(|record| record.runner);
+    // A number alone may be somebody else's by now.
+    if let Some(runner) = runner.filter(|runner| process::alive(runner) == Liveness::Alive) {
         let lost = |source| live::LiveError::Processes { effect: key.clone(), source };
         for one in process::descendants(runner.pid).map_err(lost)? {
             // What may not be signalled, or is gone by now, is the runner's to deal with.

@@ -2,6 +2,7 @@
 
 use super::{agent_dir, nudge, record_lost, told};
 use crate::{
+    code::Code,
     domain::{
         ids::{PolicyId, SessionId},
         input::AgentEnd,
@@ -48,6 +49,7 @@ pub fn host(ledger: &Ledger, id: &SessionId) -> Result<Hosted, PerformError> {
         };
         hold(ledger, &live, id)?;
         drop(live);
+        ledger.forget_places();
         // A prompt that came in between found the agent held.
         if !engine::is_session_due(&ledger.require_session(id)?) {
             return Ok(Hosted::Idle);
@@ -140,13 +142,16 @@ fn run(live: &Live, spec: &RunSpec) -> Result<AgentEnd, PerformError> {
     })
 }
 
-/// What is run, or why nothing can be.
+/// What is run, or why nothing can be: in words that name no place of this machine, they go under a ref.
 fn prepare(ledger: &Ledger, session: &Session) -> Result<RunSpec, String> {
     let launch = session.launch.as_ref().ok_or("it is not ours to run")?;
-    let worktree = ledger.worktree(&session.worktree).map_err(|e| e.to_string())?;
+    let worktree = ledger.worktree(&session.worktree);
+    let worktree =
+        worktree.map_err(|e| format!("its worktree cannot be looked at [{}]", e.code()))?;
     let worktree = worktree.ok_or("its worktree is gone")?;
     let cwd = cwd_of(&worktree, session)?;
-    let place = ledger.launch_place(session).map_err(|e| e.to_string())?;
+    let place = ledger.launch_place(session);
+    let place = place.map_err(|e| format!("its program is not found any more [{}]", e.code()))?;
     let prompt = words(ledger, session)?;
     let mut env = variables(ledger, &worktree)?;
     env.extend(place.env);
@@ -170,8 +175,9 @@ fn prepare(ledger: &Ledger, session: &Session) -> Result<RunSpec, String> {
 
 /// The caller's environment without what points git at some repository.
 fn variables(ledger: &Ledger, worktree: &Worktree) -> Result<Vec<(OsString, OsString)>, String> {
-    let git = Git::new(ledger.env(), worktree).map_err(|e| e.to_string())?;
-    git.hook_env().map_err(|e| e.to_string())
+    let failed = |code: Code| format!("its environment cannot be made [{code}]");
+    let git = Git::new(ledger.env(), worktree).map_err(|e| failed(e.code()))?;
+    git.hook_env().map_err(|e| failed(e.code()))
 }
 
 /// The directory it works in, looked at anew: it may have become a link that leads elsewhere.
@@ -191,7 +197,8 @@ fn words(ledger: &Ledger, session: &Session) -> Result<Option<String>, String> {
         None => None,
         Some(Prompt::Text(text)) => Some(text.clone()),
         Some(Prompt::Nudge { policy, .. }) => {
-            let policy = ledger.require_policy(policy).map_err(|e| e.to_string())?;
+            let policy = ledger.require_policy(policy);
+            let policy = policy.map_err(|e| format!("its policy cannot be read [{}]", e.code()))?;
             Some(nudge::text(ledger, &policy))
         }
     })

@@ -180,6 +180,7 @@ fn one(
 /// No reason for this policy to fail: what cannot be told or cleared is left, for `fsck` to name and `gc` to try.
 fn sweep(ledger: &Ledger) {
     ledger.clear_leftovers();
+    ledger.forget_places();
     let agent_dir = ledger.store().location().agent_dir();
     for name in live::names(&agent_dir).unwrap_or_default() {
         if is_over(ledger, &name) {
