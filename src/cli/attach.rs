@@ -8,7 +8,7 @@ use super::{
     policy::show_text,
     policy_file::{self, Described},
     settle::{settle, tell},
-    turns::TurnFlags,
+    turns::{SessionFlags, TurnFlags},
     warn,
 };
 use crate::{
@@ -91,7 +91,11 @@ pub(super) struct AttachArgs {
     #[command(flatten)]
     turns: TurnFlags,
     #[command(flatten)]
+    ends: SessionFlags,
+    #[command(flatten)]
     common: CommonFlags,
+    #[command(flatten)]
+    waits: WaitFlag,
 }
 
 /// What green gates lead to.
@@ -140,7 +144,7 @@ pub(super) struct GateFlags {
     /// Where files may differ from the commit the session started from, in gitignore syntax; may repeat; judged first
     #[arg(long, value_name = "GLOB", allow_hyphen_values = true)]
     scope: Vec<String>,
-    /// A gate in one word, split like a shell would; runs before the one after --
+    /// A gate in one word, split like a shell would; may repeat: they run in this order
     #[arg(long = "gate", value_name = "'CMD ARGS'", allow_hyphen_values = true)]
     gates: Vec<String>,
     /// Directory the gates run in, relative to the worktree
@@ -219,13 +223,18 @@ pub(super) struct CommonFlags {
     /// Attach the policy in FILE, in JSON, to the same sessions when this one is done (- is standard input)
     #[arg(long, value_name = "FILE")]
     next: Option<PathBuf>,
+}
+
+/// Whether the command stays.
+#[derive(clap::Args)]
+pub(super) struct WaitFlag {
     /// Return at once; a process of its own goes on
     #[arg(long)]
     pub(super) no_wait: bool,
 }
 
 pub(super) fn run(cx: &Cx, args: AttachArgs) -> Result<u8, CliError> {
-    let no_wait = args.common.no_wait;
+    let no_wait = args.waits.no_wait;
     let Described { ask, sessions, gate_session, since, next_turn } = args.described(cx)?;
     let since = since.map(|text| args::since(&text, clock::now())).transpose()?;
     let ledger = cx.ledger()?;
@@ -303,7 +312,7 @@ impl AttachArgs {
         let wants_commit = self.wants_commit()?;
         Ok(Described {
             ask: AttachAsk {
-                turns: self.turns.ask()?,
+                turns: self.turns.ask(&self.ends)?,
                 ..ask(cx, self.gates, self.commit, (&self.common, wants_commit))?
             },
             sessions: self.sessions,

@@ -2,7 +2,7 @@
 
 use super::{
     ack, answer,
-    attach::{CommitFlags, CommonFlags, GateArgs, ask},
+    attach::{CommitFlags, CommonFlags, GateArgs, WaitFlag, ask},
     cx::Cx,
     error::CliError,
     first_steps,
@@ -32,6 +32,8 @@ pub(super) struct CommitArgs {
     gates: GateArgs,
     #[command(flatten)]
     common: CommonFlags,
+    #[command(flatten)]
+    waits: WaitFlag,
 }
 
 pub(super) fn run(cx: &Cx, args: CommitArgs) -> Result<u8, CliError> {
@@ -40,8 +42,8 @@ pub(super) fn run(cx: &Cx, args: CommitArgs) -> Result<u8, CliError> {
     first_steps::offer(cx, &ledger, &ask, None)?;
     let (id, recording) = ledger.commit(&ask)?;
     let notices = warn::of_policy(cx, &ledger, &id, &recording.left_out);
-    let held = settle(cx, &ledger, &id, args.common.no_wait);
-    conclude(cx, &ledger, &id, (held.as_ref(), &notices), args.common.no_wait)
+    let held = settle(cx, &ledger, &id, args.waits.no_wait);
+    conclude(cx, &ledger, &id, (held.as_ref(), &notices), args.waits.no_wait)
 }
 
 /// Asks a person who is there what is to be asked, and answers with the policy as it is then.

@@ -8,20 +8,23 @@ use super::{
     cx::Cx,
     error::CliError,
     seen,
-    text::{columns_of_stderr, cut, shown},
+    text::{columns_of_stderr, cut, short_oid, shown},
 };
 use crate::{
     domain::{
         cursor::Since,
+        event::Kind,
         gate::Gate,
         ids::{PolicyId, SessionId},
         policy::{Policy, Status},
         session::{Session, Turn},
+        time::Timestamp,
     },
     ledger::{Ledger, Query},
     limits,
     runtime::output,
     sys::{clock, env::Env},
+    wire::message::Message,
 };
 use std::{
     io::{self, IsTerminal as _, Write as _},
@@ -106,6 +109,8 @@ struct At {
     since: Since,
     written: u64,
     round: usize,
+    /// When the first event was recorded.
+    begun: Option<Timestamp>,
     /// The line that stands on the terminal.
     line: Option<String>,
     /// Columns of the terminal that stderr is, where one line is shown that changes.
@@ -120,7 +125,7 @@ impl Watch {
         let live = !self.json && io::stderr().is_terminal() && !dumb;
         let columns = live.then(|| columns_of_stderr(&self.env)).flatten();
         let since = Since::Seq(self.after);
-        let mut at = At { since, written: 0, round: 0, line: None, columns };
+        let mut at = At { since, written: 0, round: 0, begun: None, line: None, columns };
         loop {
             let last = self.over.load(Ordering::SeqCst);
             let shown = self.show(&cx, &ledger, &mut at);
@@ -154,9 +159,14 @@ impl Watch {
         for seen in &page.events {
             if self.json {
                 cx.line(&seen::stream_object(seen))?;
-            } else {
-                clear(at);
+                continue;
+            }
+            clear(at);
+            let begun = *at.begun.get_or_insert(seen.message.at);
+            if at.columns.is_none() {
                 cx.say(seen::exact_line(seen).trim_end());
+            } else if let Some(line) = brief_line(&seen.message, begun) {
+                cx.say(&line);
             }
         }
         if let Some(next) = page.next {
@@ -208,16 +218,30 @@ impl Watch {
     }
 }
 
+/// What happened, for somebody who looks on: how long after the beginning, and the sentence. That a prompt waits is told by
+/// the turn it begins.
+fn brief_line(message: &Message, begun: Timestamp) -> Option<String> {
+    if message.kind == Kind::Prompted.as_str() {
+        return None;
+    }
+    let sentence = message.subject.split_once(": ").map_or("", |(_, sentence)| sentence);
+    let words: Vec<&str> = sentence.split(' ').map(short_oid).collect();
+    Some(format!("{:>6}  {}", between(begun, message.at), words.join(" ")))
+}
+
+/// How long it is from one instant to the other.
+fn between(from: Timestamp, to: Timestamp) -> String {
+    let seconds = (to.ms() - from.ms()).max(0) / 1000;
+    if seconds < 60 {
+        format!("{seconds}s")
+    } else {
+        format!("{}m{:02}s", seconds / 60, seconds % 60)
+    }
+}
+
 /// What goes on, in a few words.
 fn now_doing(session: &Session, policy: Option<&Policy>) -> String {
-    let for_seconds = |since: crate::domain::time::Timestamp| {
-        let seconds = (clock::now().ms() - since.ms()).max(0) / 1000;
-        if seconds < 60 {
-            format!("{seconds}s")
-        } else {
-            format!("{}m{:02}s", seconds / 60, seconds % 60)
-        }
-    };
+    let for_seconds = |since: Timestamp| between(since, clock::now());
     match policy.map(|p| (p.status, p)) {
         Some((Status::Gating, p)) => {
             let gate = p.spec.gates.first().map_or_else(String::new, Gate::shown);

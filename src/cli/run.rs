@@ -38,7 +38,7 @@ pub(super) struct RunArgs {
 }
 
 pub(super) fn run(cx: &Cx, args: RunArgs) -> Result<u8, CliError> {
-    let alone = args.agent.detach || args.common.no_wait;
+    let alone = args.agent.detach;
     let commits = args.commit.is_any();
     let gates = GateArgs::without_words(args.gates);
     let turns = args.turns.ask_of_run()?;

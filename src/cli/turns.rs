@@ -22,6 +22,11 @@ pub(super) struct TurnFlags {
     /// How often they are told, at most [default: 2]
     #[arg(long, value_name = "N")]
     max_retries: Option<u32>,
+}
+
+/// Flags of what is always so for an agent that is started for its policy, as typed.
+#[derive(Debug, Default, clap::Args)]
+pub(super) struct SessionFlags {
     /// An agent that is one run of its command is run again for it
     #[arg(long)]
     reprompt: bool,
@@ -42,10 +47,11 @@ impl TurnFlags {
     ///
     /// # Errors
     /// A number that is none of retries.
-    pub(super) fn ask(self) -> Result<TurnsAsk, CliError> {
-        let any = self.nudge.is_some() || self.max_retries.is_some() || self.reprompt;
-        let on_fail = any.then(|| self.on_fail()).transpose()?;
-        Ok(TurnsAsk { on_end: self.on_end(), on_fail, end_session: self.end_session })
+    pub(super) fn ask(self, sessions: &SessionFlags) -> Result<TurnsAsk, CliError> {
+        let &SessionFlags { reprompt, end_session } = sessions;
+        let any = self.nudge.is_some() || self.max_retries.is_some() || reprompt;
+        let on_fail = any.then(|| self.on_fail(reprompt)).transpose()?;
+        Ok(TurnsAsk { on_end: self.on_end(), on_fail, end_session })
     }
 
     /// The same for an agent that is started for the policy: it is told of red gates, and ends with it.
@@ -58,7 +64,7 @@ impl TurnFlags {
             let message = "--nudge says something that --max-retries 0 lets nobody hear";
             return Err(CliError::new(Code::Usage, message));
         }
-        let on_fail = if none { None } else { Some(OnFail { reprompt: true, ..self.on_fail()? }) };
+        let on_fail = if none { None } else { Some(self.on_fail(true)?) };
         Ok(TurnsAsk { on_end: self.on_end(), on_fail, end_session: true })
     }
 
@@ -69,10 +75,10 @@ impl TurnFlags {
         }
     }
 
-    fn on_fail(&self) -> Result<OnFail, CliError> {
+    fn on_fail(&self, reprompt: bool) -> Result<OnFail, CliError> {
         let max_retries = self.max_retries.unwrap_or(limits::RETRIES_DEFAULT);
         require_retries("--max-retries", max_retries)?;
-        Ok(OnFail { nudge: self.nudge.clone(), max_retries, reprompt: self.reprompt })
+        Ok(OnFail { nudge: self.nudge.clone(), max_retries, reprompt })
     }
 }
 
@@ -95,7 +101,7 @@ mod tests {
 
     #[test]
     fn nothing_typed_means_the_end_and_a_run_is_told_of_red_gates() {
-        let plain = TurnFlags::default().ask().unwrap();
+        let plain = TurnFlags::default().ask(&SessionFlags::default()).unwrap();
         assert_eq!(plain, TurnsAsk::default());
         let run = TurnFlags::default().ask_of_run().unwrap();
         let told = OnFail { nudge: None, max_retries: 2, reprompt: true };
@@ -108,7 +114,7 @@ mod tests {
     fn retries_are_bounded() {
         for (retries, fits) in [(0, false), (1, true), (20, true), (21, false)] {
             let flags = TurnFlags { max_retries: Some(retries), ..TurnFlags::default() };
-            assert_eq!(flags.ask().is_ok(), fits, "{retries}");
+            assert_eq!(flags.ask(&SessionFlags::default()).is_ok(), fits, "{retries}");
         }
     }
 }
