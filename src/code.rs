@@ -190,6 +190,7 @@ codes! {
     NotOver "not-over" REFUSED "it still goes on: git agentproto policy show POLICY; to stop it: git agentproto policy cancel POLICY";
     NotBlocked "not-blocked" REFUSED "only what is blocked is dismissed; to stop it: git agentproto policy cancel POLICY";
     Committing "committing" REFUSED "let it land: git agentproto wait POLICY";
+    WriterLives "writer-lives" REFUSED "work with it there, or let this copy go on with policies of its own";
     NotOwner "not-owner" REFUSED "answer in the clone that owns the policy";
     StaleCandidate "stale-candidate" NO "the branch moved: attach again";
     IndexLocked "index-locked" BROKEN "another process holds the index lock; the commit will be retried";

@@ -147,6 +147,7 @@ meanings! {
     NotOver "Asking once more is for what is over, and this policy still goes on.";
     NotBlocked "Only a blocked policy is dismissed: that says that a person knows of it and is done with it.";
     Committing "The policy was approved and its commit is about to land. From there it is not taken back.";
+    WriterLives "The policy belongs to the repository that this one is a copy of, and that one is still there. Two owners could both land it, each without the other's answers.";
     NotOwner "The policy was recorded by another clone, and only that clone can land its commit.";
     StaleCandidate "Since the candidate was built, the branch has moved. What was gated and approved is not what would come of it.";
     IndexLocked "Another git process holds the lock of the index. The commit lands as soon as it lets go.";

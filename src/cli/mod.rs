@@ -109,7 +109,7 @@ enum Command {
     Wait(wait::WaitArgs),
     /// Which commits were gated and approved, and by whom
     Verify(verify::VerifyArgs),
-    /// Policies: attach, list, show, wait, ack, cancel, regate, dismiss
+    /// Policies: attach, list, show, wait, ack, cancel, regate, adopt, dismiss
     #[command(subcommand)]
     Policy(policy::PolicyCommand),
     /// Sessions: start, adopt, report, prompt, output, kill, list, show

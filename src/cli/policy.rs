@@ -1,4 +1,4 @@
-//! `policy attach|list|show|wait|ack|cancel|regate|dismiss`: what happens when a session's turn ends.
+//! `policy attach|list|show|wait|ack|cancel|regate|adopt|dismiss`: what happens when a session's turn ends.
 
 use super::{
     ack,
@@ -48,6 +48,8 @@ pub(super) enum PolicyCommand {
     Cancel(CancelArgs),
     /// Attach once more what is over, of the same turns: a new policy, gated anew
     Regate(RegateArgs),
+    /// Take over a policy, and its sessions, from a clone that is gone
+    Adopt(AdoptArgs),
     /// Be done with a blocked policy: status tells of it no more
     Dismiss(CancelArgs),
 }
@@ -102,6 +104,17 @@ pub(super) struct ShowArgs {
 
 /// Which policy to attach once more.
 #[derive(clap::Args)]
+pub(super) struct AdoptArgs {
+    /// Id, unique prefix of one, or label, as the journal of that clone has it
+    #[arg(value_name = "POLICY")]
+    policy: String,
+    /// Return at once; a process of its own goes on
+    #[arg(long)]
+    no_wait: bool,
+}
+
+/// Which policy to ask for once more.
+#[derive(clap::Args)]
 pub(super) struct RegateArgs {
     /// Id, unique prefix of one, or label
     #[arg(value_name = "POLICY")]
@@ -137,6 +150,16 @@ pub(super) fn run(cx: &Cx, command: PolicyCommand) -> Result<u8, CliError> {
         PolicyCommand::Wait(args) => wait::run(cx, args),
         PolicyCommand::Ack(args) => ack::run(cx, args),
         PolicyCommand::Cancel(args) => cancel(cx, args),
+        PolicyCommand::Adopt(args) => {
+            cx.require_person(Code::PersonOnly, "taking over a policy")?;
+            let ledger = cx.ledger()?;
+            if let Ok(ours) = ledger.find_policy(&args.policy) {
+                cx.note(&format!("{ours} is this clone's already"));
+                return show(cx, &ledger, &ours);
+            }
+            let adopted = ledger.adopt_policy(&args.policy)?;
+            attach::tell_attached(cx, &ledger, (&adopted, false), args.no_wait)
+        }
         PolicyCommand::Regate(args) => {
             let ledger = cx.ledger()?;
             let attached = ledger.regate(&ledger.find_policy(&args.policy)?)?;

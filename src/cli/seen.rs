@@ -122,6 +122,7 @@ fn painted(message: &Message, sentence: &str, paint: Paint) -> String {
             | Kind::SessionExited
             | Kind::CommandDone
             | Kind::PolicyAttached
+            | Kind::PolicyAdopted
             | Kind::GatingStarted
             | Kind::GatePassed
             | Kind::PolicyAcked

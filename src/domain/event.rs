@@ -3,10 +3,10 @@
 use super::{
     ack::AckOutcome,
     gate::GateResult,
-    ids::{PolicyId, SessionId},
+    ids::{PolicyId, SessionId, WriterId},
     oid::Oid,
     policy::{AckRecord, Candidate, Outcome, PolicySpec, Unsigned},
-    session::{EndReason, Exit, Launch, Loose, OpenRequest, Prompt},
+    session::{EndReason, Exit, Launch, Loose, OpenRequest, Prompt, Session},
     time::Timestamp,
 };
 use serde::{Deserialize, Serialize};
@@ -83,6 +83,7 @@ pub enum Body {
     SessionExited(SessionExited),
     CommandDone(CommandDone),
     PolicyAttached(PolicyAttached),
+    PolicyAdopted(PolicyAdopted),
     GatingStarted(GatingStarted),
     GatingQueued(GatingQueued),
     Nudged(Nudged),
@@ -229,6 +230,19 @@ bodies! {
         /// All of what was asked for.
         spec: PolicySpec,
     }
+    /// `policy:adopted`.
+    PolicyAdopted {
+        /// Whose it was.
+        writer: WriterId,
+        /// The last entry of that journal that was looked at.
+        entry: Oid,
+        /// Gate runs there.
+        attempt: u32,
+        /// All of what was asked for, checked anew here.
+        spec: PolicySpec,
+        /// Its sessions, as they were there.
+        members: Vec<Session>,
+    }
     /// `policy:gating`.
     GatingStarted {
         /// Number of the gate run, from 1.
@@ -364,6 +378,7 @@ pub enum Kind {
     SessionExited,
     CommandDone,
     PolicyAttached,
+    PolicyAdopted,
     GatingStarted,
     GatingQueued,
     Nudged,
@@ -379,7 +394,7 @@ pub enum Kind {
 
 impl Kind {
     /// Every kind, in the order of the specification.
-    pub const ALL: [Self; 21] = [
+    pub const ALL: [Self; 22] = [
         Self::SessionStarted,
         Self::TurnStarted,
         Self::TurnEnded,
@@ -390,6 +405,7 @@ impl Kind {
         Self::SessionExited,
         Self::CommandDone,
         Self::PolicyAttached,
+        Self::PolicyAdopted,
         Self::GatingStarted,
         Self::GatingQueued,
         Self::Nudged,
@@ -417,6 +433,7 @@ impl Kind {
             Self::SessionExited => "session:exited",
             Self::CommandDone => "session:command-done",
             Self::PolicyAttached => "policy:attached",
+            Self::PolicyAdopted => "policy:adopted",
             Self::GatingStarted => "policy:gating",
             Self::GatingQueued => "policy:queued",
             Self::Nudged => "policy:nudged",
@@ -453,6 +470,7 @@ impl Body {
             Self::SessionExited(_) => Kind::SessionExited,
             Self::CommandDone(_) => Kind::CommandDone,
             Self::PolicyAttached(_) => Kind::PolicyAttached,
+            Self::PolicyAdopted(_) => Kind::PolicyAdopted,
             Self::GatingStarted(_) => Kind::GatingStarted,
             Self::GatingQueued(_) => Kind::GatingQueued,
             Self::Nudged(_) => Kind::Nudged,

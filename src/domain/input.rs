@@ -2,7 +2,7 @@
 
 use super::{
     ack::AckStatement,
-    event::SessionStarted,
+    event::{PolicyAdopted, SessionStarted},
     gate::GateResult,
     ids::{PolicyId, SessionId},
     oid::Oid,
@@ -96,6 +96,13 @@ pub enum Input {
         spec: PolicySpec,
         /// What it covers.
         covers: Covers,
+    },
+    /// A policy of another clone is to be taken over, with its sessions.
+    PolicyAdopted {
+        /// Which.
+        policy: PolicyId,
+        /// All that is recorded of it, but for what the place in this journal decides.
+        adopted: Box<PolicyAdopted>,
     },
     /// `commit`: a session of its own, its turn ended, and a policy on it, all at once.
     CommitAsked {

@@ -324,10 +324,14 @@ impl Replay<'_> {
             }
             return;
         };
+        if let (Body::PolicyAdopted(e), Began::NotYet) = (&recorded.event.body, self.chain.began) {
+            let base = e.members.iter().find_map(|member| member.base);
+            self.chain.began = base.map_or(Began::BeforeTheFirstCommit, Began::At);
+        }
         let lines = self.chain.state.policies.get(policy).into_iter().flat_map(Policy::gate_lines);
         self.chain.gate_lines.extend(lines.map(str::to_owned));
         let story = self.chain.stories.entry(policy.clone()).or_insert_with(|| Story {
-            whole: matches!(recorded.event.body, Body::PolicyAttached(_)),
+            whole: matches!(recorded.event.body, Body::PolicyAttached(_) | Body::PolicyAdopted(_)),
             attached: id,
             passed: None,
             ready: None,
@@ -360,6 +364,7 @@ impl Replay<'_> {
             | Body::SessionExited(_)
             | Body::CommandDone(_)
             | Body::PolicyAttached(_)
+            | Body::PolicyAdopted(_)
             | Body::PolicyFailed(_)
             | Body::PolicyCancelled(_)
             | Body::PolicyDismissed(_) => {}

@@ -1,6 +1,6 @@
 //! What an input leads to.
 
-use super::{State, ack, launch, policy, session, step::step};
+use super::{State, ack, adopt, launch, policy, session, step::step};
 use crate::{
     code::Code,
     domain::{
@@ -139,6 +139,9 @@ fn take(draft: &mut Draft, input: Input) -> Result<Option<Decision>, Refusal> {
         }
         Input::StopAsked { session, because } => {
             return already(launch::stop(draft, &session, because)?);
+        }
+        Input::PolicyAdopted { policy, adopted } => {
+            return already(adopt::adopt(draft, &policy, *adopted)?);
         }
         Input::NoSlot { policy, attempt } => policy::no_slot(draft, &policy, attempt)?,
         Input::SlotFree { policy } => policy::slot_free(draft, &policy)?,

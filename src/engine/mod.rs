@@ -5,6 +5,7 @@
 //! ([`Refusal`] for inputs, [`Illegal`] for events), never a panic.
 
 mod ack;
+mod adopt;
 mod decide;
 mod effect;
 mod launch;

@@ -34,6 +34,9 @@ pub(super) fn apply(
 ) -> Result<Policy, Illegal> {
     let body = &recorded.event.body;
     let Some(before) = before else {
+        if let Body::PolicyAdopted(e) = body {
+            return Ok(Policy { attempt: e.attempt, ..attached(id, recorded, &e.spec) });
+        }
         let Body::PolicyAttached(e) = body else { return Err(illegal(id, body, "unknown")) };
         return Ok(attached(id, recorded, &e.spec));
     };
@@ -373,7 +376,7 @@ pub(super) fn attach_next(draft: &mut Draft) -> Result<(), Refusal> {
 }
 
 /// What was there before counts only when the session is idle after it: a running turn ends later anyway.
-fn base_for(session: &Session, covers: Covers, last_seq: u64) -> u64 {
+pub(super) fn base_for(session: &Session, covers: Covers, last_seq: u64) -> u64 {
     match covers {
         Covers::After(seq) => seq,
         Covers::Next => last_seq,

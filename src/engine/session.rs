@@ -73,6 +73,7 @@ pub(super) fn apply(
         Body::Prompted(_) => return illegal("none that takes prompts"),
         Body::Stopping(_) => return illegal("none that can be stopped"),
         Body::PolicyAttached(_)
+        | Body::PolicyAdopted(_)
         | Body::GatingStarted(_)
         | Body::GatingQueued(_)
         | Body::Nudged(_)
@@ -168,6 +169,7 @@ fn key_of(body: &Body) -> Option<&String> {
         Body::SessionStarted(_)
         | Body::Stopping(_)
         | Body::PolicyAttached(_)
+        | Body::PolicyAdopted(_)
         | Body::GatingStarted(_)
         | Body::GatingQueued(_)
         | Body::Nudged(_)

@@ -1,6 +1,6 @@
 //! What an event changes.
 
-use super::{Effect, State, effect, policy, session};
+use super::{Effect, State, adopt, effect, policy, session};
 use crate::domain::{
     event::{Body, Entity, Kind, Recorded},
     ids::{PolicyId, SessionId},
@@ -61,7 +61,10 @@ fn step_policy(state: &State, id: &PolicyId, recorded: &Recorded) -> Result<Step
     let after = policy::apply(before, id, recorded)?;
     let mut next = state.clone();
     let mut touched = vec![Entity::Policy(id.clone())];
-    let attached = matches!(recorded.event.body, Body::PolicyAttached(_));
+    if let Body::PolicyAdopted(e) = &recorded.event.body {
+        adopt::take_sessions(&mut next, e, recorded);
+    }
+    let attached = matches!(recorded.event.body, Body::PolicyAttached(_) | Body::PolicyAdopted(_));
     let over = after.status.is_terminal();
     for member in after.spec.session_ids.clone() {
         let Some(session) = next.sessions.get_mut(&member) else { continue };

@@ -346,7 +346,12 @@ impl Ledger {
     }
 
     fn session_site(&self, id: &SessionId) -> Result<Site, LedgerError> {
-        let session = self.require_session(id)?;
+        self.site_of(&self.require_session(id)?)
+    }
+
+    /// Where a session works.
+    fn site_of(&self, session: &Session) -> Result<Site, LedgerError> {
+        let id = &session.session_id;
         let worktree = self.worktree(&session.worktree)?.ok_or_else(|| {
             let because = format!("its worktree '{}' is gone", session.worktree);
             LedgerError::refused(Code::NoSuchCwd, id.as_str(), because)
@@ -652,6 +657,7 @@ fn check_scope(scope: &[String], base: &Base, field: &str, problems: &mut Proble
     }
 }
 
+mod adopt;
 mod again;
 #[cfg(test)]
 mod tests;

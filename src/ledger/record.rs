@@ -219,6 +219,10 @@ fn touches(input: &Input) -> Vec<Entity> {
             let before = spec.again.iter().map(|again| Entity::Policy(again.of.clone()));
             spec.session_ids.iter().cloned().map(Entity::Session).chain(before).collect()
         }
+        Input::PolicyAdopted { policy, adopted } => {
+            let sessions = adopted.spec.session_ids.iter().cloned().map(Entity::Session);
+            sessions.chain([Entity::Policy(policy.clone())]).collect()
+        }
         Input::GatesEnded { policy, .. }
         | Input::NoSlot { policy, .. }
         | Input::SlotFree { policy }

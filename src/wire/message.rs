@@ -181,6 +181,7 @@ fn verdict_of(body: &Body) -> Option<Verdict> {
         | Body::SessionExited(_)
         | Body::CommandDone(_)
         | Body::PolicyAttached(_)
+        | Body::PolicyAdopted(_)
         | Body::GatingStarted(_)
         | Body::CommitReady(_)
         | Body::PolicyAcked(_)
@@ -307,6 +308,7 @@ fn body_of(kind: Kind, data: Value) -> Result<Body, serde_json::Error> {
         Kind::Stopping => Body::Stopping(serde_json::from_value(data)?),
         Kind::SessionExited => Body::SessionExited(serde_json::from_value(data)?),
         Kind::CommandDone => Body::CommandDone(serde_json::from_value(data)?),
+        Kind::PolicyAdopted => Body::PolicyAdopted(serde_json::from_value(data)?),
         Kind::PolicyAttached => Body::PolicyAttached(serde_json::from_value(data)?),
         Kind::GatingStarted => Body::GatingStarted(serde_json::from_value(data)?),
         Kind::GatingQueued => Body::GatingQueued(serde_json::from_value(data)?),

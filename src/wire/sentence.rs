@@ -32,6 +32,7 @@ pub fn sentence(body: &Body) -> String {
             Some(code) => format!("command ended with {code}: {}", e.argv.join(" ")),
             None => format!("command ended: {}", e.argv.join(" ")),
         },
+        Body::PolicyAdopted(e) => format!("taken over from journal {}", e.writer),
         Body::PolicyAttached(e) => attached(e.spec.then, e.spec.gates.len()),
         Body::GatingStarted(e) => match &e.because {
             Some(because) => format!("gate run {} began: {because}", e.attempt),

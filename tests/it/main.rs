@@ -8,6 +8,7 @@
 
 mod ack_keys;
 mod ack_lines;
+mod adoption;
 mod adversary;
 mod answers;
 mod cases_ack;

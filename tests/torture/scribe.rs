@@ -52,6 +52,7 @@ impl Line {
             | Input::StopAsked { session, .. } => Ok(session),
             Input::PolicyAsked { .. }
             | Input::CommitAsked { .. }
+            | Input::PolicyAdopted { .. }
             | Input::NoSlot { .. }
             | Input::SlotFree { .. }
             | Input::GatesEnded { .. }

@@ -9,8 +9,8 @@ use crate::{
         event::{
             AckRefused, Body, CommandDone, CommitReady, Committed, Entity, Event, GatePassed,
             GatingQueued, GatingStarted, InputAnswered, InputAwaited, Kind, Nudged, PolicyAcked,
-            PolicyAttached, PolicyCancelled, PolicyDismissed, PolicyFailed, Prompted,
-            SessionExited, Stopping, TurnEnded, TurnStarted,
+            PolicyAdopted, PolicyAttached, PolicyCancelled, PolicyDismissed, PolicyFailed,
+            Prompted, SessionExited, Stopping, TurnEnded, TurnStarted,
         },
         gate::Verdict,
         input::Report,
@@ -23,6 +23,7 @@ use std::collections::BTreeMap;
 
 const POLICY: &str = "
     unknown       policy:attached      watching
+    unknown       policy:adopted       watching
     watching      policy:gating        gating
     watching      policy:failed        blocked
     watching      policy:cancelled     cancelled
@@ -152,6 +153,7 @@ fn body(kind: Kind, turn: u64, attempt: u32) -> Body {
         }
         Kind::CommandDone => CommandDone { argv: vec![], code: None, key }.into(),
         Kind::PolicyAttached => PolicyAttached { spec: spec(Then::Commit, &[1]) }.into(),
+        Kind::PolicyAdopted => adopted().into(),
         Kind::GatingStarted => gating(attempt).into(),
         Kind::GatingQueued => GatingQueued { attempt }.into(),
         Kind::Nudged => told_of_red(attempt).into(),
@@ -167,6 +169,12 @@ fn body(kind: Kind, turn: u64, attempt: u32) -> Body {
             AckRefused { outcome, because, line: "x".into() }.into()
         }
     }
+}
+
+fn adopted() -> PolicyAdopted {
+    let writer = "abcdefghij12".parse().unwrap();
+    let (spec, members) = (spec(Then::Commit, &[1]), vec![with_session("none").session(1).clone()]);
+    PolicyAdopted { writer, entry: oid(0xad), attempt: 0, spec, members }
 }
 
 fn gating(attempt: u32) -> GatingStarted {

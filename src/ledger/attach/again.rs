@@ -35,7 +35,7 @@ impl AttachAsk {
         Self { again: Some(again), ..Self::from_spec(&old.spec) }
     }
 
-    fn from_spec(spec: &PolicySpec) -> Self {
+    pub(super) fn from_spec(spec: &PolicySpec) -> Self {
         let commits = spec.commit.is_some();
         let shell = spec.gates.iter().find_map(Gate::shell);
         Self {
