@@ -123,10 +123,8 @@ pub struct KeptPack {
 /// Refuses links in the place of our directories: we remove what lies in some of them, and what a link leads to is
 /// somebody else's.
 fn require_own_directories(agent: &Path) -> Result<(), StoreError> {
-    const NAMES: [&str; 9] =
-        ["", "tmp", "packing", "merging", "seek", "live", "logs", "local", "damaged"];
-    for name in NAMES {
-        let dir = if name.is_empty() { agent.to_owned() } else { agent.join(name) };
+    let below = checks::DIRECTORIES.iter().map(|name| agent.join(name));
+    for dir in std::iter::once(agent.to_owned()).chain(below) {
         let link = files::look(&dir)?.filter(std::fs::Metadata::is_symlink);
         if let Some(unfit) = link.as_ref().and_then(Unfit::as_directory) {
             return Err(FileError::new("use", &dir, std::io::Error::other(unfit)).into());

@@ -482,3 +482,34 @@ fn a_state_that_cannot_be_read_whole_is_found_though_no_event_of_late_touched_it
     let words: Vec<String> = found.iter().map(|f| text(f, "what")).collect();
     assert!(words.iter().any(|w| w.contains("not all of the state after event")), "{words:?}");
 }
+
+#[test]
+fn what_an_agent_leaves_is_no_finding_and_what_lies_in_its_place_is() {
+    let env = TestEnv::new();
+    let words = ["session", "start", "--json", "--reprompt", "--prompt", "hello", "--", "cat"];
+    let session = text(&env.ap(&words).exits(0).json(), "sessionId");
+    assert!(env.ap(&["session", "output", &session]).exits(0).out().contains("hello"));
+    findings(&env, 0);
+
+    let place = agent(&env, &format!("local/{session}.json"));
+    fs::write(&place, "{}").unwrap();
+    let found = findings(&env, 1);
+    assert_eq!(text(&found[0], "subject"), place.display().to_string());
+    repairs(&env, 1);
+
+    let output = agent(&env, "output");
+    for (path, is) in
+        [(output.join("stray"), "a regular file"), (output.join(&session).join("0"), "a directory")]
+    {
+        if is == "a directory" {
+            fs::create_dir(&path).unwrap();
+        } else {
+            fs::write(&path, "kept").unwrap();
+        }
+        let found = findings(&env, 1);
+        assert_eq!(text(&found[0], "subject"), path.display().to_string());
+        assert!(text(&found[0], "what").starts_with(&format!("it is {is}, not a")), "{found:?}");
+        repairs(&env, 1);
+    }
+    goes_on(&env);
+}

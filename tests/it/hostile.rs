@@ -174,7 +174,10 @@ fn a_directory_for_a_file_and_a_file_for_a_directory_are_told_and_put_aside() {
     let env = lived_in();
     let agent = git_dir(&env, "agentproto");
     let files = ["writer", "packs", "kept", "dropped", "recovered", "wal", "lock"];
-    let directories = ["tmp", "packing", "merging", "seek", "live", "logs", "local", "damaged", ""];
+    let directories = [
+        "tmp", "packing", "merging", "seek", "live", "logs", "local", "slots", "output", "damaged",
+        "",
+    ];
     let places = files.iter().map(|n| (*n, true)).chain(directories.iter().map(|n| (*n, false)));
     for (nth, (name, is_file)) in places.enumerate() {
         let path = if name.is_empty() { agent.clone() } else { agent.join(name) };
@@ -361,6 +364,7 @@ fn a_stray_file_among_the_runs_is_told_by_fsck_put_aside_and_no_matter_for_gc() 
     }
     // One of ours without a record was begun this moment.
     fs::write(live.join(ours), "").unwrap();
+    fs::write(live.join("agent.ses_00000000000000000000000000"), "").unwrap();
     env.ap(&["fsck"]).exits(0);
 }
 

@@ -156,7 +156,9 @@ fn what_a_dry_run_promises_a_repair_does_whatever_lies_in_the_place_of_our_files
     env.ap(&["gc"]).exits(0);
     env.awaiting("g.txt");
     let files = ["writer", "packs", "kept", "dropped", "recovered", "wal", "wal2", "lock"];
-    let dirs = ["tmp", "packing", "merging", "seek", "live", "logs", "local", "damaged"];
+    let dirs = [
+        "tmp", "packing", "merging", "seek", "live", "logs", "local", "slots", "output", "damaged",
+    ];
     let below = |dir: &str| fs::read_dir(agent(&env, dir)).unwrap().next().unwrap().unwrap().path();
     let inner = [below("logs"), below("local"), below("seek")];
     let mut places: Vec<PathBuf> = files.iter().chain(&dirs).map(|n| agent(&env, n)).collect();

@@ -706,7 +706,7 @@ fn links_in_the_place_of_our_files_are_not_followed() {
     let fill =
         || ["new.txt", "tmp_1.1"].map(|name| fs::write(theirs.join(name), "theirs").unwrap());
     fill();
-    for name in ["tmp", "packing", "merging", "logs", "seek", "live"] {
+    for name in ["tmp", "packing", "merging", "logs", "seek", "live", "slots", "output"] {
         let (dir, kept) = (agent.join(name), env.path(&format!("{name}.kept")));
         let there = fs::rename(&dir, &kept).is_ok();
         std::os::unix::fs::symlink(&theirs, &dir).unwrap();

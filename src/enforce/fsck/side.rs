@@ -3,7 +3,10 @@
 use super::report::{Findings, Severity};
 use crate::{
     code::Code,
-    domain::{digest::is_sha256, ids::PolicyId},
+    domain::{
+        digest::is_sha256,
+        ids::{PolicyId, SessionId},
+    },
     enforce::chain::Chain,
     ledger::{Ledger, Remedy},
     limits,
@@ -80,14 +83,19 @@ pub(super) fn files_of_ours(ledger: &Ledger, found: &mut Findings) {
     }
 }
 
-/// Where the programs of a policy are on this machine.
+/// Where the programs of a policy, and that of an agent, are on this machine.
 pub(super) fn programs(ledger: &Ledger, own: &Chain, found: &mut Findings) {
     for path in below(ledger, "local", found) {
         let stem = path.file_stem().and_then(|s| s.to_str());
         let policy = stem.and_then(|s| s.parse::<PolicyId>().ok());
-        let known = policy.is_some_and(|id| own.state.policies.contains_key(&id));
-        let sound = json(&path).is_some_and(|value| value["programs"].is_array());
-        // Written before the event that names the policy, so a lone one can be a moment old: it harms nobody.
+        let session = stem.and_then(|s| s.parse::<SessionId>().ok());
+        let known = policy.is_some_and(|id| own.state.policies.contains_key(&id))
+            || session.as_ref().is_some_and(|id| own.state.sessions.contains_key(id));
+        let sound = json(&path).is_some_and(|value| match session {
+            Some(_) => value["program"].is_string() && value["env"].is_array(),
+            None => value["programs"].is_array(),
+        });
+        // Written before the event that names either, so a lone one can be a moment old: it harms nobody.
         if known && !sound {
             let what = "it does not say where programs are".to_owned();
             let subject = path.display().to_string();
@@ -155,7 +163,8 @@ pub(super) fn runs(ledger: &Ledger, found: &mut Findings) {
 /// anything was started.
 fn stray(path: &Path, found: &mut Findings) {
     let name = path.file_name().and_then(|n| n.to_str()).unwrap_or_default();
-    let policy = name.split('.').nth(1).is_some_and(|id| id.parse::<PolicyId>().is_ok());
+    let whose = name.split('.').nth(1).unwrap_or_default();
+    let ours = whose.parse::<PolicyId>().is_ok() || whose.parse::<SessionId>().is_ok();
     let bytes = match files::read_own(path, limits::SMALL_FILE_BYTES) {
         Ok(Some(bytes)) => bytes,
         Ok(None) => return,
@@ -163,7 +172,7 @@ fn stray(path: &Path, found: &mut Findings) {
         Err(e) if e.code() == Code::NotRegular => return,
         Err(_) => vec![1],
     };
-    if policy && bytes.iter().all(|byte| *byte == 0) {
+    if ours && bytes.iter().all(|byte| *byte == 0) {
         return;
     }
     let subject = path.display().to_string();

@@ -37,8 +37,8 @@ pub enum SideFile {
 }
 
 /// Directories in ours; everything else there is a file.
-const DIRECTORIES: [&str; 8] =
-    ["tmp", "packing", "merging", "seek", "live", "logs", "local", "damaged"];
+pub(in crate::store) const DIRECTORIES: [&str; 10] =
+    ["tmp", "packing", "merging", "seek", "live", "logs", "local", "slots", "output", "damaged"];
 
 /// Something in our directory or among our refs that is not of the kind that belongs there.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -57,6 +57,19 @@ fn within(dir: &Path, directories_too: bool, found: &mut Vec<Misplaced>) -> Resu
             continue;
         }
         found.extend(Unfit::as_file(&there).map(|unfit| Misplaced { path, unfit }));
+    }
+    Ok(())
+}
+
+/// The same where everything is a directory of files.
+fn within_each(dir: &Path, found: &mut Vec<Misplaced>) -> Result<(), StoreError> {
+    for name in files::names(dir)? {
+        let path = dir.join(name);
+        let Some(there) = files::look(&path)? else { continue };
+        match Unfit::as_directory(&there) {
+            Some(unfit) => found.push(Misplaced { path, unfit }),
+            None => within(&path, false, found)?,
+        }
     }
     Ok(())
 }
@@ -125,7 +138,7 @@ impl Store {
     }
 
     /// What lies in our directory, or among our refs, and is of another kind than belongs there. Everything we make is a
-    /// regular file in a directory; in `tmp` a directory may be made for a run.
+    /// regular file in a directory; in `tmp` a directory may be made for a run, and in `output` each agent has one.
     ///
     /// # Errors
     /// The directory cannot be looked into.
@@ -156,6 +169,7 @@ impl Store {
                 (Some(unfit), _) => found.push(Misplaced { path, unfit }),
                 // Whatever was damaged is kept as it was.
                 (None, Some(&"damaged") | None) => {}
+                (None, Some(&"output")) => within_each(&path, &mut found)?,
                 (None, Some(dir)) => within(&path, *dir == "tmp", &mut found)?,
             }
         }
