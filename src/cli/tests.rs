@@ -48,7 +48,7 @@ fn usage_errors_are_one_sentence_and_a_hint() {
         ),
         (
             "ap policy list --state odd",
-            "error: invalid value 'odd' for '--state <STATE>': [possible values: watching, gating, signing, \
+            "error: invalid value 'odd' for '--state <STATE>': [possible values: watching, queued, gating, nudging, signing, \
              awaiting-ack, committing, done, blocked, cancelled] [usage]\n\
              hint: see `git agentproto help`\n",
         ),
