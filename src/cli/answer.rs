@@ -26,7 +26,7 @@ use serde_json::{Value, json};
 
 /// What a session inside reads instead of a command only a person may run.
 const FOR_A_PERSON: &str = "waiting for a person";
-/// How a session came to us, in the only way of this version.
+/// How a session came to us that somebody else runs.
 const ADAPTER: &str = "observed";
 
 /// A policy in full: answer of `attach`, `commit`, `policy show`, `policy cancel`, `status ID`.
@@ -45,6 +45,11 @@ pub(super) fn policy(cx: &Cx, ledger: &Ledger, policy: &Policy) -> Result<Value,
         "message": commit.map(|c| c.message.as_str()),
         "requireHumanAck": commit.map(|c| c.require_human_ack),
         "onStale": policy.spec.on_stale,
+        "onEnd": policy.spec.on_end,
+        "endSession": policy.spec.end_session,
+        "maxRetries": policy.spec.on_fail.as_ref().map(|on_fail| on_fail.max_retries),
+        "nudges": policy.nudges,
+        "nudgedSessionIds": policy.nudged,
         "stale": stale_if_waiting(ledger, policy)?,
         "lost": lost(ledger, policy),
         "acks": policy.acks.iter().map(ack).collect::<Value>(),
@@ -53,7 +58,6 @@ pub(super) fn policy(cx: &Cx, ledger: &Ledger, policy: &Policy) -> Result<Value,
         "ackQuorum": commit.and_then(|_| quorum(ledger, policy).ok()),
         "ackExclude": commit.map(|c| &c.ack_exclude),
         "refusedAcks": &policy.judged,
-        // Policies that follow another one come with a later version.
     });
     merge(&mut answer, more);
     Ok(answer)
@@ -304,8 +308,6 @@ pub(super) fn session(ledger: &Ledger, session: &Session) -> Result<Value, CliEr
             "adapter": session.launch.as_ref().map_or(ADAPTER, |launch| launch.adapter.as_str()),
             "argv": session.launch.as_ref().map(|launch| &launch.argv),
             "pid": pid_of(ledger, session),
-            "queued": session.queue.len(),
-            "stopping": session.stopping,
             "policies": session.policies,
         }),
     );
@@ -333,6 +335,8 @@ pub(super) fn session_short(session: &Session) -> Value {
         "base": session.base,
         "dirtyBase": session.dirty_base,
         "process": process,
+        "queued": session.queue.len(),
+        "stopping": session.stopping,
         "exit": exit,
         "turn": session.turn,
         "turnState": turn_state,

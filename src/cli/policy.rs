@@ -19,7 +19,7 @@ use crate::{
         gate::{Gate, GateEnd, GateResult, Verdict},
         ids::{PolicyId, SessionId},
         input::Input,
-        policy::{NextPolicy, OnStale, Policy, PolicySpec, Status},
+        policy::{NextPolicy, OnEnd, OnStale, Policy, PolicySpec, Status},
     },
     engine::{Effect, gate_key},
     ledger::{Ledger, LedgerError},
@@ -421,6 +421,9 @@ fn head(cx: &Cx, policy: &Policy) -> String {
     for judged in &policy.judged {
         row("refused", format!("{} (line {})", judged.outcome, judged.line));
     }
+    if let Some(told) = told_words(policy) {
+        row("retries", told);
+    }
     if let Some(commit) = &policy.commit_sha {
         row("commit", commit.to_string());
     }
@@ -431,6 +434,12 @@ fn head(cx: &Cx, policy: &Policy) -> String {
         text.push_str(&format!("  {name:<9} {}\n", shown(&value)));
     }
     text
+}
+
+/// How often its sessions were told of red gates, where that is asked for.
+fn told_words(policy: &Policy) -> Option<String> {
+    let on_fail = policy.spec.on_fail.as_ref()?;
+    Some(format!("{} of {} told", policy.nudges, on_fail.max_retries))
 }
 
 /// A gate with what its run is bound by besides its conditions.
@@ -471,7 +480,7 @@ pub(super) fn binds(policy: &Policy) -> Vec<(&'static str, String)> {
         }
     }
     if let Some(commit) = &policy.spec.commit {
-        if !commit.needs_ack() {
+        if !policy.spec.needs_ack() {
             row("no ack", "it lands without being asked about".to_owned());
         }
         for (asked, what) in [
@@ -485,6 +494,10 @@ pub(super) fn binds(policy: &Policy) -> Vec<(&'static str, String)> {
         }
         row("on stale", on_stale_words(policy.spec.on_stale).to_owned());
     }
+    let spec = &policy.spec;
+    for words in on_end_words(spec.on_end).into_iter().chain(spec.end_session.then_some(ENDS)) {
+        row("on end", words.to_owned());
+    }
     let mut next = policy.spec.next.as_ref();
     while let Some(following) = next {
         row("follows", follows(following));
@@ -495,6 +508,17 @@ pub(super) fn binds(policy: &Policy) -> Vec<(&'static str, String)> {
         row("expires", format!("{expires}{over}"));
     }
     rows
+}
+
+/// Said of a policy whose sessions end with it.
+const ENDS: &str = "ends its sessions";
+
+/// Which ends of a turn count, where it is not those by which the agent is finished.
+fn on_end_words(on_end: OnEnd) -> Option<&'static str> {
+    match on_end {
+        OnEnd::Finished => None,
+        OnEnd::Gate => Some("every end"),
+    }
 }
 
 /// What moves when it lands.

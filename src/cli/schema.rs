@@ -24,9 +24,9 @@ macro_rules! schemas {
 }
 
 schemas! {
-    "ack" "allow" "allow-list" "candidate" "demo" "error" "event" "events" "fsck" "gc" "help" "init" "policy"
-    "policy-file" "policy-list" "report" "schema" "schema-list" "session" "session-list" "status" "supervise"
-    "trust" "verify" "wait"
+    "ack" "allow" "allow-list" "candidate" "completions" "demo" "doctor" "error" "event" "events" "exec" "fsck" "gc"
+    "help" "init" "man" "man-install" "policy" "policy-file" "policy-list" "report" "schema" "schema-list" "session"
+    "session-list" "session-output" "session-prompt" "status" "supervise" "trust" "verify" "wait"
 }
 
 /// What several of them use.

@@ -186,7 +186,16 @@ pub(super) fn show_text(session: &Session, cwd: Option<&str>) -> String {
         ["worktree".to_owned(), cwd.unwrap_or("unknown: the worktree is gone").to_owned()],
         ["turn".to_owned(), turn_words(session)],
     ];
+    rows.extend(
+        session.launch.iter().map(|launch| ["agent".to_owned(), shell_words::join(&launch.argv)]),
+    );
     rows.extend(process_words(&session.process).map(|words| ["process".to_owned(), words]));
+    if session.stopping && !session.is_exited() {
+        rows.push(["process".to_owned(), "is being ended".to_owned()]);
+    }
+    if !session.queue.is_empty() {
+        rows.push(["queued".to_owned(), format!("{} to be told", session.queue.len())]);
+    }
     let dirty = if session.dirty_base { " (files differed from it already)" } else { "" };
     rows.extend(session.base.map(|base| ["base".to_owned(), format!("{base}{dirty}")]));
     rows.extend(session.open_requests.iter().map(|r| {
@@ -209,6 +218,16 @@ fn process_words(process: &Process) -> Option<String> {
         Process::Exited(Exit::Signal(name)) => Some(format!("killed by {name}")),
         Process::Exited(Exit::NotStarted) => Some("could not be started".to_owned()),
         Process::Exited(Exit::Unknown) => Some("exited".to_owned()),
+    }
+}
+
+/// The same in one word, for lists.
+fn process_word(session: &Session) -> String {
+    match session.process {
+        Process::Unknown => String::new(),
+        Process::Alive => "alive".to_owned(),
+        Process::Idle => "idle".to_owned(),
+        Process::Exited(_) => "exited".to_owned(),
     }
 }
 
@@ -247,13 +266,17 @@ pub(super) fn rows(cx: &Cx, names: &Names, sessions: &[Session], indent: &str) -
     let rows: Vec<Vec<String>> = sessions
         .iter()
         .map(|s| {
-            let over = if s.is_exited() { "exited" } else { "" };
+            let stopping = if s.stopping && !s.is_exited() { "is being ended" } else { "" };
+            let queued = match s.queue.len() {
+                0 => String::new(),
+                n => format!("{n} queued"),
+            };
             let open = match s.open_requests.len() {
                 0 => String::new(),
                 n => format!("{n} open"),
             };
             let label = cut(s.label.as_deref().unwrap_or_default(), LABEL_COLUMNS);
-            let state = [turn_words(s), open, over.to_owned()];
+            let state = [turn_words(s), process_word(s), open, queued, stopping.to_owned()];
             let state: Vec<_> = state.into_iter().filter(|w| !w.is_empty()).collect();
             vec![label, names.short(s.session_id.as_str()), state.join(", "), ago(s.since, now)]
         })

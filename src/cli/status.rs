@@ -65,12 +65,23 @@ struct Waiting {
     stale: Option<String>,
     /// Why its candidate cannot be answered.
     lost: Option<String>,
+    /// Approvals it takes, or why that cannot be told.
+    quorum: Result<u32, String>,
 }
 
 impl Waiting {
     /// An answer given now would be turned down.
     fn is_past(&self) -> bool {
         self.stale.is_some() || self.policy.is_expired(clock::now())
+    }
+
+    /// How far it is with its approvals, where one alone does not do.
+    fn approvals(&self) -> Option<String> {
+        match &self.quorum {
+            Ok(1) => None,
+            Ok(quorum) => Some(format!("{} of {quorum} approvals", self.policy.approvals())),
+            Err(why) => Some(format!("how many approvals it takes cannot be told: {why}")),
+        }
     }
 
     /// There is nothing to answer, and nobody makes it anew.
@@ -89,6 +100,13 @@ struct Due {
 /// A blocked policy and the command that asks for the same again.
 struct Blocked {
     policy: Policy,
+    next: Option<String>,
+}
+
+/// A policy with a sentence about it and the exact command that answers it.
+struct Told<'a> {
+    of: &'a Policy,
+    said: Option<String>,
     next: Option<String>,
 }
 
@@ -144,7 +162,8 @@ impl Overview {
                 Status::Signing | Status::AwaitingAck => {
                     let stale = answer::stale(ledger, &policy)?;
                     let lost = answer::lost(ledger, &policy);
-                    overview.acks.push(Waiting { policy, stale, lost });
+                    let quorum = answer::quorum(ledger, &policy).map_err(|error| error.message);
+                    overview.acks.push(Waiting { policy, stale, lost, quorum });
                 }
                 Status::Queued | Status::Gating | Status::Committing => {
                     let served = is_served(ledger, &policy.policy_id);
@@ -170,6 +189,8 @@ impl Overview {
         let acks = self.acks.iter().map(|w| {
             let mut short = with(&w.policy, "stale", w.stale.as_deref().into());
             short["lost"] = w.lost.as_deref().into();
+            short["approvals"] = w.policy.approvals().into();
+            short["ackQuorum"] = w.quorum.as_ref().ok().copied().into();
             if w.is_lost() {
                 short["nextStep"] = answer::lost_step(cx, TOOL, w.policy.policy_id.as_str()).into();
             }
@@ -213,7 +234,8 @@ impl Overview {
             line(&mut text, &paint.warn(&news));
         }
         self.acks_text(cx, &mut text);
-        let blocked = self.blocked.iter().map(|b| (&b.policy, b.next.clone()));
+        let blocked =
+            self.blocked.iter().map(|b| Told { of: &b.policy, said: None, next: b.next.clone() });
         self.with_next_step(cx, &mut text, "Blocked:", &blocked.collect::<Vec<_>>());
         if !self.blocked.is_empty() && cx.inside_session().is_none() {
             line(
@@ -237,20 +259,17 @@ impl Overview {
         text
     }
 
-    /// Policies, each with the exact command that answers it.
-    fn with_next_step(
-        &self,
-        cx: &Cx,
-        text: &mut String,
-        title: &str,
-        policies: &[(&Policy, Option<String>)],
-    ) {
+    /// Policies, each with what is said of it and its command.
+    fn with_next_step(&self, cx: &Cx, text: &mut String, title: &str, policies: &[Told]) {
         if policies.is_empty() {
             return;
         }
         line(text, &cx.paint.bold(title));
-        for (one, next) in policies {
-            text.push_str(&policy::rows(cx, &self.names, std::slice::from_ref(*one), "  "));
+        for Told { of, said, next } in policies {
+            text.push_str(&policy::rows(cx, &self.names, std::slice::from_ref(*of), "  "));
+            if let Some(said) = said {
+                fitted(cx, text, said);
+            }
             if let Some(next) = next {
                 // Never cut: it is there to be copied.
                 line(text, &format!("      {}", shown(next)));
@@ -262,7 +281,8 @@ impl Overview {
         let waiting = self.acks.iter().filter(|w| !w.is_past() && !w.is_lost());
         let waiting = waiting.map(|w| {
             let name = self.names.of_policy(&w.policy);
-            (&w.policy, answer::open_step(cx, &self.tool, &w.policy, &name))
+            let next = answer::open_step(cx, &self.tool, &w.policy, &name);
+            Told { of: &w.policy, said: w.approvals(), next }
         });
         self.with_next_step(cx, text, "Waiting for your ack:", &waiting.collect::<Vec<_>>());
         self.lost_text(cx, text);

@@ -41,10 +41,12 @@ fn fields(schema: &Value) -> BTreeSet<String> {
 
 /// The parts of the schema, each with a document that holds it.
 type Place = (&'static str, fn(Value) -> Value);
-const PLACES: [Place; 4] = [
+const PLACES: [Place; 6] = [
     ("policyFile", |policy| policy),
     ("fileGate", |gate| json!({ "gate": gate })),
+    ("fileScope", |scope| json!({ "gates": [scope] })),
     ("fileCommit", |commit| json!({ "commit": commit })),
+    ("fileOnFail", |on_fail| json!({ "onFail": on_fail })),
     ("policyFile", |next| json!({ "next": next })),
 ];
 
@@ -53,7 +55,12 @@ fn the_schema_names_the_fields_that_the_program_accepts() {
     let env = ready();
     let schema = printed_schema("policy-file");
     for (definition, document) in PLACES {
-        let known = accepted(&env, &document(json!({ "no-such-field": 1 })));
+        let mut part = json!({ "no-such-field": 1 });
+        if definition == "fileScope" {
+            // By this field it is known.
+            part["scope"] = json!(["x"]);
+        }
+        let known = accepted(&env, &document(part));
         let named = fields(&schema["$defs"][definition]);
         assert_eq!(
             known, named,
@@ -99,6 +106,7 @@ fn the_schema_takes_of_each_field_what_the_program_takes() {
             for value in &values {
                 let mut part = match definition {
                     "fileGate" => json!({ "command": "true" }),
+                    "fileScope" => json!({ "scope": ["x"] }),
                     "fileCommit" => json!({ "paths": ["a.txt"], "message": "m" }),
                     _ => json!({}),
                 };

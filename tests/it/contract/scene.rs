@@ -22,6 +22,8 @@ pub(super) struct Scene {
     pub(super) blocked: String,
     /// One that waits for an ack.
     pub(super) waiting: String,
+    /// A session of an agent that was started here, wrote something and is over.
+    agent: String,
     made: Cell<u32>,
 }
 
@@ -72,7 +74,8 @@ impl Scene {
         );
         env.ap(&["policy", "cancel", &stopped, "-m", &named("why")]).exits(0);
         let waiting = commit_policy(&env, &named("waits"));
-        Self { env, session, done, blocked, waiting, made: Cell::new(0) }
+        let agent = agent(&env, &named("wrote"));
+        Self { env, session, done, blocked, waiting, agent, made: Cell::new(0) }
     }
 
     /// A name that nothing has yet.
@@ -87,6 +90,18 @@ impl Scene {
         let policy = self.env.attach(&session, &["--", "false"]);
         self.env.turn_end(&session, &policy).exits(1);
         policy
+    }
+
+    /// A worktree in which nobody is at work.
+    fn free_worktree(&self) -> String {
+        self.env.worktree(&self.fresh("free")).display().to_string()
+    }
+
+    /// A session that takes prompts and has nothing to do.
+    fn idle(&self) -> String {
+        let dir = self.free_worktree();
+        let words = ["session", "start", "--json", "--reprompt", "--cwd", &dir, "--", "true"];
+        text(&self.env.ap(&words).exits(0).json(), "sessionId")
     }
 
     /// The words of a call, with more of ours before the gate.
@@ -114,11 +129,18 @@ fn commit_policy(env: &TestEnv, name: &str) -> String {
     policy
 }
 
+/// A session of an agent that writes what it is told, and is over.
+fn agent(env: &TestEnv, said: &str) -> String {
+    let dir = env.worktree("of-the-agent").display().to_string();
+    let words = ["session", "start", "--json", "--cwd", &dir, "--prompt", said, "--", "cat"];
+    text(&env.ap(&words).exits(0).json(), "sessionId")
+}
+
 /// One way to call a command, which ends with 0.
 pub(super) struct Row {
     /// Its words, joined.
     pub(super) command: &'static str,
-    /// The schema of its answer.
+    /// The schema of its answer, or of each line of it.
     pub(super) answer: &'static str,
     /// It only looks: its answer is the same each time.
     pub(super) looks: bool,
@@ -153,6 +175,7 @@ pub(super) const ROWS: &[Row] = &[
         words(["--no-ack", "--path", &file, "-m", "add a file", "--", "true"])
     }),
     acts("attach", "policy", |s| words([&s.session, "--", "true"])),
+    acts("run", "event", |s| words(["--gate", "true", "--cwd", &s.free_worktree(), "--", "cat"])),
     looks("status", "status", |_| vec![]),
     looks("status", "policy", |s| words([&s.blocked])),
     looks("status", "session", |s| words([&s.session])),
@@ -181,11 +204,18 @@ pub(super) const ROWS: &[Row] = &[
     acts("policy regate", "policy", |s| words([&s.red()])),
     acts("policy dismiss", "policy", |s| words([&s.red()])),
     acts("session adopt", "session", |s| words(["--label", &s.fresh("new"), "--cwd", "."])),
+    acts("session start", "session", |s| words(["--cwd", &s.free_worktree(), "--", "cat"])),
+    acts("session prompt", "session-prompt", |s| words([&s.idle(), "go on"])),
+    looks("session output", "session-output", |s| words([&s.agent])),
+    looks("session output", "session-output", |s| words([&s.agent, "--follow"])),
+    acts("session kill", "session", |s| words([&s.idle()])),
     acts("session report", "report", |s| {
         words([&s.session, "command-done", "--data", r#"{"argv":["make"],"code":2}"#])
     }),
     looks("session list", "session-list", |_| words(["--all"])),
     looks("session show", "session", |s| words([&s.session])),
+    looks("session show", "session", |s| words([&s.agent])),
+    acts("exec", "exec", |s| words([&s.session, "--", "true"])),
     acts("supervise", "supervise", |s| {
         let session = s.env.adopt(&s.fresh("due"));
         s.env.attach(&session, &["--", "true"]);
@@ -200,6 +230,13 @@ pub(super) const ROWS: &[Row] = &[
     looks("fsck", "fsck", |_| vec![]),
     acts("gc", "gc", |_| vec![]),
     acts("demo", "demo", |s| words([&s.fresh("demo")])),
+    looks("doctor", "doctor", |_| vec![]),
+    looks("completions", "completions", |_| words(["bash"])),
+    looks("man", "man", |_| words(["policy", "show"])),
+    acts("man", "man-install", |s| {
+        let prefix = s.env.path(&s.fresh("prefix"));
+        words(["--install", "--prefix", prefix.to_str().unwrap()])
+    }),
     looks("schema", "schema-list", |_| vec![]),
     looks("schema", "schema", |_| words(["policy"])),
     looks("help", "help", |_| vec![]),

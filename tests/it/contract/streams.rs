@@ -31,9 +31,11 @@ fn every_command_answers_json_as_its_schema_says() {
         let lines: Vec<Value> =
             out.out().lines().map(|line| serde_json::from_str(line).unwrap()).collect();
         assert!(lines.len() == 1 || (row.answer == "event" && lines.len() > 1), "{out}");
-        for line in lines {
+        let last = lines.len() - 1;
+        for (at, line) in lines.iter().enumerate() {
             // What else it says is held against the schema wherever a test asks for JSON.
-            assert_eq!(line["schema"], format!("agentproto/{}/1", row.answer), "{out}");
+            let answer = if row.command == "run" && at == last { "policy" } else { row.answer };
+            assert_eq!(line["schema"], format!("agentproto/{answer}/1"), "{out}");
         }
     }
 }
@@ -58,7 +60,7 @@ fn case_188_whatever_the_user_configured_stdout_holds_the_same_json_alone() {
     // Those that act as well: the harness holds each answer against its schema.
     for row in ROWS.iter().filter(|row| !row.looks) {
         let words = scene.call(row, &["--json"]);
-        scene.env.tool(&words).env("GIT_TRACE", "1").done().exits(0).json();
+        scene.env.tool(&words).env("GIT_TRACE", "1").done().exits(0);
     }
     // An error is one object, too, and has a code.
     let out = scene.env.ap(&["status", "--json", "nosuch-arg"]).exits(4);
@@ -80,6 +82,10 @@ fn case_186_a_closed_pipe_ends_quietly_and_a_full_device_is_told() {
             assert!(!told.contains("panicked") && !told.contains("error"), "a closed pipe: {out}");
             assert!(!row.looks || told.is_empty(), "a closed pipe: {out}");
 
+            // In text it says nothing itself: stdout is that of its command.
+            if row.command == "exec" && more.is_empty() {
+                continue;
+            }
             let words = scene.call(row, more);
             let full = File::options().write(true).open("/dev/full").unwrap();
             let out = scene.env.tool(&words).stdout(Stdio::from(full)).done();

@@ -160,6 +160,12 @@ pub(super) const OUTCOMES: &[Outcome] = &[
         e.ap(&["session", "report", &session, "exited", "--data", "{\"code\":1}"]).exits(0);
         e.ap(&["policy", "show", &policy, "--json"])
     }),
+    ("nudge-failed", 0, |e| {
+        // Told that its gate is red, it is to be run again, and is gone.
+        e.write_script("agent.sh", "#!/bin/sh\nrm agent.sh\n");
+        e.ap(&["run", "--label", "p", "--gate", "false", "--", "./agent.sh"]).exits(1);
+        e.ap(&["policy", "show", "p", "--json"])
+    }),
     ("expired", 0, |e| {
         let session = e.adopt("s");
         let policy = e.attach(&session, &["--expires", "1s", "--", "true"]);

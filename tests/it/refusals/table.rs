@@ -1,7 +1,10 @@
 //! The rows, sorted by area, and the situations they need.
 
 use super::{Row, Try, answered, row, run};
-use crate::{env::TestEnv, house::text};
+use crate::{
+    env::{PATIENCE, TestEnv, wait_for},
+    house::text,
+};
 use std::{fs, path::PathBuf};
 
 /// `attach` of an emit policy to a new session.
@@ -62,6 +65,12 @@ fn cloned(env: &TestEnv, options: &[&str]) -> PathBuf {
     args.extend(options.iter().chain(&[source.as_str(), "other"]));
     env.run("git", &args).dir(env.path("")).done().exits(0);
     env.path("other")
+}
+
+/// A session of an agent that takes prompts and has nothing to do.
+fn idle(env: &TestEnv) -> String {
+    let words = ["session", "start", "--json", "--reprompt", "--", "true"];
+    text(&env.ap(&words).exits(0).json(), "sessionId")
 }
 
 pub(super) fn adopt_here(dir: PathBuf) -> Try {
@@ -232,7 +241,7 @@ const REPOSITORY: &[Row] = &[
         run(["commit", "--path", "a.txt", "-m", "m", "--ungated"]).at(e.path("other"))
     }),
     row("newer-format", 2, |e| rewritten(e, &[(0, "\nFormat: 1\n", "\nFormat: 2\n")])),
-    row("newer-format", 2, |e| rewritten(e, &[(1, "\nEngine: 4\n", "\nEngine: 999\n")])),
+    row("newer-format", 2, |e| rewritten(e, &[(1, "\nEngine: 5\n", "\nEngine: 999\n")])),
     row("journal-corrupt", 2, |e| rewritten(e, &[(0, "\nFormat: 1\n", "\n")])),
     row("journal-diverged", 2, |e| moved_journal(e, "main", false)),
     row("journal-corrupt", 2, |e| moved_journal(e, "main", true)),
@@ -278,6 +287,37 @@ const SESSIONS: &[Row] = &[
         run(["session", "adopt", "--label", "s", "--cwd", e.path("empty").to_str().unwrap()])
     }),
     row("label-looks-like-id", 6, |_| run(["session", "adopt", "--label", "ses_x", "--cwd", "."])),
+    row("session-owned", 6, |e| run(["session", "report", &idle(e), "turn-end"])),
+    row("session-owned", 6, |e| run(["session", "report", &idle(e), "exited"])),
+    row("not-launched", 6, |e| run(["session", "kill", &e.adopt("s")])),
+    row("not-launched", 6, |e| run(["session", "output", &e.adopt("s")])),
+    row("not-launched", 6, |e| attach(e, &["--end-session", "--", "true"])),
+    row("not-promptable", 6, |e| run(["session", "prompt", &e.adopt("s"), "go on"])),
+    row("not-promptable", 6, |e| attach(e, &["--max-retries", "2", "--", "true"])),
+    row("mid-turn", 6, |e| {
+        // It ends with this machine.
+        let agent = "while test -d .git; do sleep 0.1; done";
+        let words = ["session", "start", "--detach", "--label", "s", "--", "sh", "-c", agent];
+        e.ap(&words).exits(0);
+        let began = || e.kinds().contains(&"session:turn-start".to_owned()).then_some(());
+        wait_for("its turn to begin", PATIENCE, began);
+        run(["session", "prompt", "s", "go on"])
+    }),
+    row("worktree-busy", 6, |e| {
+        e.adopt("s");
+        run(["session", "start", "--", "true"])
+    }),
+    row("worktree-busy", 6, |e| {
+        e.adopt("s");
+        run(["run", "--gate", "true", "--", "true"])
+    }),
+    row("agent-not-found", 6, |_| run(["session", "start", "--", "no-such-agent"])),
+    row("agent-not-found", 6, |_| run(["run", "--gate", "true", "--", "./a.txt"])),
+    row("terminal", 6, |e| {
+        let session = idle(e);
+        e.ap(&["session", "kill", &session]).exits(0);
+        run(["session", "prompt", &session, "go on"])
+    }),
 ];
 
 const ATTACH: &[Row] = &[
