@@ -58,6 +58,8 @@ fn every_optional_part_of_an_event_is_in_some_file() {
         ("session-started", "label base own"),
         ("session-started.dirty-base", "dirtyBase"),
         ("session-turn-end", "inferred key"),
+        ("session-turn-end.open", "awaitingInput background empty"),
+        ("policy-adopted", "attempt members"),
         ("session-awaiting-input", "requests key"),
         ("session-input-answered", "id key"),
         ("session-exited", "exit key"),
