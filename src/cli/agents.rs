@@ -19,7 +19,7 @@ use crate::{
     ledger::{Ledger, Recording, StartAsk},
     limits,
     runtime::{
-        agent::{self, Guard},
+        agent::{self, Guard, HeldBack},
         output::{self as kept, Piece},
     },
     sys::process,
@@ -127,7 +127,7 @@ pub(super) struct KillArgs {
     #[arg(long, value_name = "D")]
     grace: Option<String>,
     /// Why, for the journal
-    #[arg(short, long = "message", value_name = "MSG", allow_hyphen_values = true)]
+    #[arg(short = 'm', long = "message", value_name = "MSG", allow_hyphen_values = true)]
     because: Option<String>,
 }
 
@@ -175,6 +175,7 @@ pub(super) fn start(cx: &Cx, args: StartArgs) -> Result<u8, CliError> {
     let detach = args.agent.detach;
     let ask = args.agent.ask(cx, (args.label, args.reprompt), args.words)?;
     let ledger = cx.ledger()?;
+    let held_back = hold_back()?;
     let (id, _, recording) = ledger.start(&ask, None)?;
     warn::of_session(cx, &ledger, &id);
     if detach {
@@ -182,9 +183,21 @@ pub(super) fn start(cx: &Cx, args: StartArgs) -> Result<u8, CliError> {
         return show(cx, &ledger, &id);
     }
     let shows = if cx.json { Output::LastLine } else { Output::All };
-    let signal = hold(cx, &ledger, (&id, None), &recording, shows)?;
+    let signal = hold(cx, &ledger, (&id, None), (held_back, &recording), shows)?;
     show(cx, &ledger, &id)?;
     signal.map_or_else(|| exit_of(&ledger, &id), Ok)
+}
+
+/// Holds signals back: from here on something is recorded that they have to stop.
+///
+/// # Errors
+/// The kernel refuses.
+pub(super) fn hold_back() -> Result<HeldBack, CliError> {
+    HeldBack::begin().map_err(|e| no_signals(&e))
+}
+
+fn no_signals(error: &io::Error) -> CliError {
+    CliError::new(Code::Io, format!("cannot wait for signals: {error}"))
 }
 
 /// Holds an agent in the foreground until nothing is due for it; the exit code of a command that was interrupted meanwhile.
@@ -195,12 +208,11 @@ pub(super) fn hold(
     cx: &Cx,
     ledger: &Ledger,
     (session, policy): (&SessionId, Option<&PolicyId>),
-    recording: &Recording,
+    (held_back, recording): (HeldBack, &Recording),
     shows: Output,
 ) -> Result<Option<u8>, CliError> {
-    let guard = Guard::set_up(&cx.env, ACTOR, session, policy);
-    let guard =
-        guard.map_err(|e| CliError::new(Code::Io, format!("cannot wait for signals: {e}")))?;
+    let guard = Guard::set_up(held_back, &cx.env, ACTOR, session, policy);
+    let guard = guard.map_err(|e| no_signals(&e))?;
     let after = recording.events.first().map_or(0, |(first, _)| first.seq.saturating_sub(1));
     // Programs that asked for one object get one.
     let quiet = cx.json && policy.is_none();
@@ -278,7 +290,7 @@ pub(super) fn kill(cx: &Cx, args: KillArgs) -> Result<u8, CliError> {
     let ledger = cx.ledger()?;
     let id = ledger.find_session(&args.session)?;
     ledger.stop(&id, args.because)?;
-    agent::kill(&ledger, &id, grace_ms)?;
+    agent::kill(&ledger, &id, grace_ms, &|| false)?;
     let policies = ledger.require_session(&id)?.policies;
     for policy in policies {
         super::settle::settle(cx, &ledger, &policy, false);
@@ -298,29 +310,38 @@ pub(super) fn output(cx: &Cx, args: &OutputArgs) -> Result<u8, CliError> {
             .with_hint("look where its agent runs"));
     }
     let dir = kept::dir_of(&ledger.store().location().agent_dir(), id.as_str());
+    // What is written meanwhile is for who follows: else an agent that writes on and on would keep us here.
+    let end = kept::end(&dir)?;
     let mut piece = first(&dir, args)?;
     let parent = process::parent();
     loop {
+        // Asked before it is read: what was written until then is read then.
         let is_over = is_over(&ledger, &id)?;
-        if !piece.bytes.is_empty() || !args.follow {
-            give(cx, &id, args, &piece)?;
-        }
         let next = kept::read(&dir, piece.next(), limits::OUTPUT_SHOWN_BYTES)?;
-        let done =
-            next.bytes.is_empty() && (!args.follow || is_over || process::parent() != parent);
-        if done || (!args.follow && cx.json) {
+        let is_last = next.bytes.is_empty() || (!args.follow && (cx.json || piece.next() >= end));
+        let more_comes = !next.bytes.is_empty() || (args.follow && !is_over);
+        let given = if more_comes { piece.clone().of_whole_characters() } else { piece };
+        if !given.bytes.is_empty() || !args.follow {
+            give(cx, &id, args, &given)?;
+        }
+        if is_last && (!args.follow || is_over || process::parent() != parent) {
             return Ok(exit::DONE);
         }
-        if next.bytes.is_empty() {
+        if is_last {
             super::follow::pause().map_err(|e| CliError::output(&e))?;
         }
-        piece = next;
+        piece = kept::read(&dir, given.next(), limits::OUTPUT_SHOWN_BYTES)?;
     }
 }
 
+/// True when nothing more will come: it is over, or whoever held it is gone and nobody has told yet.
 fn is_over(ledger: &Ledger, id: &SessionId) -> Result<bool, CliError> {
     let session: Session = ledger.require_session(id)?;
-    Ok(session.is_exited() && !agent::is_held(ledger, id)?)
+    if agent::is_held(ledger, id)? || !(session.is_exited() || session.process == Process::Alive) {
+        return Ok(false);
+    }
+    // It may have been let go in between, with its end recorded.
+    Ok(session.is_exited() || ledger.require_session(id)? == session)
 }
 
 /// The piece that comes first: the last lines, what came after a position, or what is kept.

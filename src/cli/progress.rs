@@ -113,6 +113,8 @@ struct At {
     begun: Option<Timestamp>,
     /// The line that stands on the terminal.
     line: Option<String>,
+    /// Output of the agent stands there that is no whole line yet.
+    amid: bool,
     /// Columns of the terminal that stderr is, where one line is shown that changes.
     columns: Option<usize>,
 }
@@ -125,10 +127,11 @@ impl Watch {
         let live = !self.json && io::stderr().is_terminal() && !dumb;
         let columns = live.then(|| columns_of_stderr(&self.env)).flatten();
         let since = Since::Seq(self.after);
-        let mut at = At { since, written: 0, round: 0, begun: None, line: None, columns };
+        let (line, begun) = (None, None);
+        let mut at = At { since, written: 0, round: 0, begun, line, amid: false, columns };
         loop {
             let last = self.over.load(Ordering::SeqCst);
-            let shown = self.show(&cx, &ledger, &mut at);
+            let shown = self.show(&cx, &ledger, &mut at, last);
             if last || shown.is_err() {
                 clear(&mut at);
                 return shown;
@@ -137,18 +140,19 @@ impl Watch {
         }
     }
 
-    fn show(&self, cx: &Cx, ledger: &Ledger, at: &mut At) -> Result<(), CliError> {
+    fn show(&self, cx: &Cx, ledger: &Ledger, at: &mut At, last: bool) -> Result<(), CliError> {
         if self.output == Output::All {
-            self.show_output(cx, ledger, at)?;
+            self.show_output(cx, ledger, at, last)?;
         }
-        self.show_events(cx, ledger, at)?;
-        if at.columns.is_some() {
+        while self.show_events(cx, ledger, at)? {}
+        if at.columns.is_some() && !at.amid && !last {
             self.show_line(ledger, at)?;
         }
         Ok(())
     }
 
-    fn show_events(&self, cx: &Cx, ledger: &Ledger, at: &mut At) -> Result<(), CliError> {
+    /// Shows a page of events; true when there are more.
+    fn show_events(&self, cx: &Cx, ledger: &Ledger, at: &mut At) -> Result<bool, CliError> {
         let query = Query {
             since: Some(at.since.clone()),
             sessions: vec![self.session.clone()],
@@ -172,18 +176,39 @@ impl Watch {
         if let Some(next) = page.next {
             at.since = Since::Commit(next);
         }
-        Ok(())
+        Ok(page.more)
     }
 
     /// What the agent wrote since the last look, on stderr: it is no answer of ours.
-    fn show_output(&self, cx: &Cx, ledger: &Ledger, at: &mut At) -> Result<(), CliError> {
-        let piece = output::read(&self.dir(ledger), at.written, limits::OUTPUT_SHOWN_BYTES)?;
-        if piece.bytes.is_empty() {
-            return Ok(());
+    fn show_output(
+        &self,
+        cx: &Cx,
+        ledger: &Ledger,
+        at: &mut At,
+        last: bool,
+    ) -> Result<(), CliError> {
+        let dir = self.dir(ledger);
+        // As far as it goes now: who writes on and on is not to keep us from the rest.
+        let end = output::end(&dir)?;
+        loop {
+            let piece = output::read(&dir, at.written, limits::OUTPUT_SHOWN_BYTES)?;
+            let all = last && piece.next() >= end;
+            let piece = if all { piece } else { piece.of_whole_characters() };
+            if piece.bytes.is_empty() {
+                return Ok(());
+            }
+            erase(at);
+            if let Some(gone @ 1..) = piece.from.checked_sub(at.written) {
+                clear(at);
+                cx.say(&format!("({gone} bytes of its output are not kept)"));
+            }
+            at.written = piece.next();
+            at.amid = piece.bytes.last() != Some(&b'\n');
+            cx.screen(&as_text(&piece.bytes))?;
+            if at.written >= end {
+                return Ok(());
+            }
         }
-        at.written = piece.next();
-        clear(at);
-        cx.screen(&as_text(&piece.bytes))
     }
 
     fn dir(&self, ledger: &Ledger) -> PathBuf {
@@ -214,7 +239,9 @@ impl Watch {
         let most = usize::try_from(LAST_LINE_BYTES).ok()?;
         let piece = output::read(&dir, end.saturating_sub(LAST_LINE_BYTES), most).ok()?;
         let text = String::from_utf8_lossy(&piece.bytes).into_owned();
-        text.lines().rev().map(str::trim).find(|line| !line.is_empty()).map(str::to_owned)
+        // Who draws a bar writes one line over and over.
+        let mut lines = text.rsplit(['\n', '\r']).map(|line| plain(line).trim().to_owned());
+        lines.find(|line| !line.is_empty())
     }
 }
 
@@ -276,7 +303,31 @@ pub(super) fn as_text(bytes: &[u8]) -> String {
         .collect()
 }
 
+/// A line without the colours and movements of a terminal, which say nothing here.
+fn plain(line: &str) -> String {
+    let (mut text, mut chars) = (String::new(), line.chars().peekable());
+    while let Some(c) = chars.next() {
+        if c == '\u{1b}' && chars.next_if_eq(&'[').is_some() {
+            // Parameters, up to the letter that ends them.
+            while chars.next_if(|c| matches!(c, ' '..='?')).is_some() {}
+            chars.next_if(|c| matches!(c, '@'..='~'));
+        } else {
+            text.push(c);
+        }
+    }
+    text
+}
+
+/// Makes room for a line of ours.
 fn clear(at: &mut At) {
+    if std::mem::take(&mut at.amid) {
+        let _ = writeln!(io::stderr().lock());
+    }
+    erase(at);
+}
+
+/// Takes the line that changes off the terminal.
+fn erase(at: &mut At) {
     if at.line.take().is_some() {
         let _ = write!(io::stderr().lock(), "\r\u{1b}[K");
     }
@@ -285,6 +336,18 @@ fn clear(at: &mut At) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_last_line_is_its_words() {
+        for (line, words) in [
+            ("plain", "plain"),
+            ("\u{1b}[1;32mok\u{1b}[0m and", "ok and"),
+            ("\u{1b}[2K\u{1b}[", ""),
+            ("\u{1b}]0;title", "\u{1b}]0;title"),
+        ] {
+            assert_eq!(plain(line), words, "{line:?}");
+        }
+    }
 
     #[test]
     fn what_an_agent_writes_is_shown_escaped_but_for_its_lines() {

@@ -49,6 +49,7 @@ pub(super) fn run(cx: &Cx, args: RunArgs) -> Result<u8, CliError> {
     let start = args.agent.ask(cx, (None, false), args.words)?;
     let ledger = cx.ledger()?;
     first_steps::offer(cx, &ledger, &policy, None)?;
+    let held_back = agents::hold_back()?;
     let (session, policy, recording) = ledger.start(&start, Some(&policy))?;
     let Some(policy) = policy else {
         return Err(CliError::new(crate::code::Code::Internal, "no policy was recorded"));
@@ -62,8 +63,13 @@ pub(super) fn run(cx: &Cx, args: RunArgs) -> Result<u8, CliError> {
         cx.answer(&answer, &show_text(cx, &ledger, &recorded)?)?;
         return Ok(exit::DONE);
     }
-    let signal =
-        agents::hold(cx, &ledger, (&session, Some(&policy)), &recording, Output::LastLine)?;
+    let signal = agents::hold(
+        cx,
+        &ledger,
+        (&session, Some(&policy)),
+        (held_back, &recording),
+        Output::LastLine,
+    )?;
     let ended = conclude(cx, &ledger, &policy, (None, &notices), false)?;
     Ok(signal.unwrap_or(ended))
 }

@@ -45,11 +45,17 @@ pub(super) fn tell(answer: &mut Value, notices: &[Notice]) {
     answer["notices"] = notices.iter().map(Notice::json).collect();
 }
 
-/// Of another living session under the label of a new one.
+/// Of another living session under the label of a new one, and of those that are in the same worktree.
 pub(super) fn of_session(cx: &Cx, ledger: &Ledger, id: &SessionId) {
     say(cx, || {
-        let label = ledger.require_session(id)?.label;
-        twins(ledger, &Entity::Session(id.clone()), label.as_deref())
+        let session = ledger.require_session(id)?;
+        let mut notices = twins(ledger, &Entity::Session(id.clone()), session.label.as_deref())?;
+        notices.extend(some(&ledger.beside(&session)?, |other| {
+            let text =
+                format!("{other} is in this worktree, too: each may undo what the other does");
+            Notice { kind: "worktree-busy", path: None, text }
+        }));
+        Ok(notices)
     });
 }
 

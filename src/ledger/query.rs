@@ -156,6 +156,19 @@ impl Ledger {
         Ok(state)
     }
 
+    /// Living sessions of agents that are in the worktree of this one, too.
+    ///
+    /// # Errors
+    /// The journal cannot be read.
+    pub fn beside(&self, session: &Session) -> Result<Vec<SessionId>, LedgerError> {
+        let mut others = self.list::<Session>("open", SessionId::PREFIX)?;
+        others.retain(|o| {
+            let other = o.session_id != session.session_id && o.worktree == session.worktree;
+            other && !o.is_exited() && !o.own
+        });
+        Ok(others.into_iter().map(|o| o.session_id).collect())
+    }
+
     /// All policies: alive first, then those that are over when `all`.
     ///
     /// # Errors

@@ -279,6 +279,53 @@ fn cancel_within(agent_dir: &Path, effect: &str, waited_ms: u64) -> Result<Cance
     }
 }
 
+/// Ends one runner as [`request_cancel`] does, and waits until it is gone. The performer may have started another one by
+/// then, which is left alone.
+///
+/// # Errors
+/// It cannot be identified, or outlives SIGKILL.
+pub fn end_runner(agent_dir: &Path, effect: &str, runner: &ProcessId) -> Result<(), LiveError> {
+    let path = path_of(agent_dir, effect)?;
+    let broken = |source| LiveError::Processes { effect: effect.to_owned(), source };
+    process::send(runner, Signal::TERM).map_err(broken)?;
+    process::send(runner, Signal::CONT).map_err(broken)?;
+    let end = Instant::now() + Duration::from_millis(limits::CANCEL_WAIT_MS);
+    while process::alive(runner) != Liveness::Gone {
+        if Instant::now() >= end {
+            return kill_run(&path, effect, runner.clone());
+        }
+        std::thread::sleep(POLL);
+    }
+    Ok(())
+}
+
+/// Kills every process that was started with this variable (`NAME=value`), and returns when none is left.
+///
+/// # Errors
+/// Processes cannot be looked at, or outlive SIGKILL.
+pub fn end_started_with(effect: &str, entry: &str) -> Result<(), LiveError> {
+    let broken = |source| LiveError::Processes { effect: effect.to_owned(), source };
+    let end = Instant::now() + Duration::from_millis(limits::TREE_KILL_MS);
+    loop {
+        let mut left = process::started_with(entry.as_bytes()).map_err(broken)?;
+        left.retain(|process| process.pid != std::process::id());
+        if left.is_empty() {
+            return Ok(());
+        }
+        for process in &left {
+            process::send(process, Signal::KILL).map_err(broken)?;
+        }
+        if Instant::now() >= end {
+            return Err(LiveError::Survivors {
+                effect: effect.to_owned(),
+                waited_ms: limits::TREE_KILL_MS,
+                pids: left.iter().map(|p| p.pid).collect(),
+            });
+        }
+        std::thread::sleep(POLL);
+    }
+}
+
 impl Record {
     /// What it tells of whoever wrote it. The runner is written down before it starts anything.
     fn left(&self) -> Left {

@@ -3,13 +3,14 @@
 //! Contract: both streams in the order in which they came, in files named by the position of their first byte; the oldest
 //! go when there are too many. A position counts every byte that was ever written, so that it never means another place.
 //! The runner of the agent is the one writer; readers need no lock, they see the end that is there. It is not synced:
-//! losing output loses no fact.
+//! losing output loses no fact. The agent can write there, too: no link is followed, no size is believed, and what does not
+//! join on is not passed off as if it did.
 
 use crate::{
     limits,
     sys::{
         clock,
-        files::{self, FileError},
+        files::{self, FileError, Unfit},
     },
 };
 use std::{
@@ -18,6 +19,9 @@ use std::{
     os::unix::fs::{FileExt, MetadataExt},
     path::{Path, PathBuf},
 };
+
+/// No file holds more: one that is not full takes what was read at once.
+const FILE_MAX_BYTES: u64 = 2 * limits::OUTPUT_FILE_BYTES;
 
 /// Where the output of a session lies.
 #[must_use]
@@ -48,7 +52,24 @@ impl Piece {
     /// Position after its last byte.
     #[must_use]
     pub fn next(&self) -> u64 {
-        self.from + len(&self.bytes)
+        self.from.saturating_add(len(&self.bytes))
+    }
+
+    /// Without a character at its end that is not all there yet, as long as there is something else.
+    #[must_use]
+    pub fn of_whole_characters(mut self) -> Self {
+        let tail = self.bytes.iter().rev().take(3).position(|byte| *byte >= 0xC0);
+        let Some(behind) = tail else { return self };
+        let at = self.bytes.len() - behind - 1;
+        let wants = match self.bytes[at] {
+            0xF0.. => 4,
+            0xE0.. => 3,
+            _ => 2,
+        };
+        if behind + 1 < wants && at > 0 {
+            self.bytes.truncate(at);
+        }
+        self
     }
 }
 
@@ -58,7 +79,7 @@ impl Ring {
     /// # Errors
     /// The directory cannot be made or read.
     pub fn open(dir: &Path) -> io::Result<Self> {
-        files::make_private_dirs(dir).map_err(|e| e.source)?;
+        make(dir)?;
         let end = end(dir).map_err(|e| e.source)?;
         Ok(Self { dir: dir.to_owned(), end, open: None })
     }
@@ -72,6 +93,8 @@ impl Ring {
         let file = match self.open.take() {
             Some((start, file)) if !full(start) => (start, file),
             Some(_) | None => {
+                // Somebody may have cleared it away meanwhile.
+                make(&self.dir)?;
                 let file = files::open_record(&self.dir.join(name_of(self.end)))?;
                 self.forget()?;
                 (self.end, file)
@@ -79,7 +102,7 @@ impl Ring {
         };
         let (_, file) = self.open.insert(file);
         file.write_all(bytes)?;
-        self.end += len(bytes);
+        self.end = self.end.saturating_add(len(bytes));
         Ok(())
     }
 
@@ -120,7 +143,23 @@ pub fn old(
     Ok(old)
 }
 
-/// What was written from a position on, at most `most` bytes; from the first byte that is kept where that is gone.
+fn make(dir: &Path) -> io::Result<()> {
+    require_ours(dir).and_then(|()| files::make_private_dirs(dir)).map_err(|e| e.source)
+}
+
+/// Neither the directory nor the one above may lead elsewhere.
+fn require_ours(dir: &Path) -> Result<(), FileError> {
+    for dir in dir.parent().into_iter().chain([dir]) {
+        let unfit = files::look(dir)?.as_ref().and_then(Unfit::as_directory);
+        if let Some(unfit) = unfit {
+            return Err(FileError::new("use", dir, io::Error::other(unfit)));
+        }
+    }
+    Ok(())
+}
+
+/// What was written from a position on, at most `most` bytes, as far as it is without a gap; from the first byte that is
+/// kept where that is gone.
 ///
 /// # Errors
 /// A file cannot be read.
@@ -131,19 +170,25 @@ pub fn read(dir: &Path, from: u64, most: usize) -> Result<Piece, FileError> {
     let from = from.max(*first);
     let mut piece = Piece { from, bytes: vec![] };
     for (at, start) in starts.iter().enumerate() {
-        let is_before = starts.get(at + 1).is_some_and(|next| *next <= from);
+        let is_before = starts.get(at + 1).is_some_and(|next| *next <= piece.from);
         if is_before || piece.bytes.len() >= most {
             continue;
         }
+        if piece.next() < *start {
+            if !piece.bytes.is_empty() {
+                break;
+            }
+            piece.from = *start;
+        }
         let path = dir.join(name_of(*start));
         let failed = |source| FileError::new("read", &path, source);
-        let file = match files::open_regular(&path) {
+        let file = match files::open_own(&path) {
             Ok(file) => file,
             // It went in this moment: what was in it is not there to be shown.
             Err(e) if e.is_missing() => continue,
             Err(e) => return Err(e),
         };
-        let size = file.metadata().map_err(failed)?.size();
+        let size = file.metadata().map_err(failed)?.size().min(FILE_MAX_BYTES);
         let skip = piece.next().saturating_sub(*start);
         let room = u64::try_from(most - piece.bytes.len()).unwrap_or(u64::MAX);
         let count = usize::try_from(size.saturating_sub(skip).min(room)).unwrap_or(0);
@@ -160,14 +205,20 @@ pub fn read(dir: &Path, from: u64, most: usize) -> Result<Piece, FileError> {
 /// The directory cannot be read.
 pub fn end(dir: &Path) -> Result<u64, FileError> {
     let Some(last) = starts(dir)?.last().copied() else { return Ok(0) };
-    let size = files::look(&dir.join(name_of(last)))?.map_or(0, |meta| meta.size());
-    Ok(last + size)
+    let path = dir.join(name_of(last));
+    let Some(found) = files::look(&path)? else { return Ok(last) };
+    match Unfit::as_file(&found) {
+        None => Ok(last.saturating_add(found.size().min(FILE_MAX_BYTES))),
+        Some(unfit) => Err(FileError::new("use", &path, io::Error::other(unfit))),
+    }
 }
 
 /// Positions of the first bytes of all files, the oldest first.
 fn starts(dir: &Path) -> Result<Vec<u64>, FileError> {
+    require_ours(dir)?;
     let names = files::names(dir)?;
-    let mut starts: Vec<u64> = names.iter().filter_map(|n| n.to_str()?.parse().ok()).collect();
+    let start = |name: &str| name.parse().ok().filter(|start| name_of(*start) == name);
+    let mut starts: Vec<u64> = names.iter().filter_map(|n| start(n.to_str()?)).collect();
     starts.sort_unstable();
     Ok(starts)
 }

@@ -46,7 +46,7 @@ pub fn start_in_session(call: &Call, kept: BorrowedFd<'_>) -> io::Result<Child> 
     command.spawn()
 }
 
-/// Starts a program that outlives this one: a session of its own, no terminal, no streams. `deadline_ms` and
+/// Starts a program that outlives this one: a session of its own, no terminal, no streams, default signals. `deadline_ms` and
 /// `stdin` of the call do not count: nobody waits for it.
 ///
 /// # Errors
@@ -55,9 +55,13 @@ pub fn start_detached(call: &Call) -> io::Result<()> {
     let mut command = bare(call);
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
     #[expect(unsafe_code, reason = "the only way to act between fork and exec")]
-    // SAFETY: the closure makes one system call and touches no memory.
+    // SAFETY: the closure makes only system calls and touches no memory but a local set.
     unsafe {
-        command.pre_exec(|| Ok(rustix::process::setsid().map(|_| ())?));
+        command.pre_exec(|| {
+            rustix::process::setsid()?;
+            default_signals();
+            Ok(())
+        });
     }
     command.spawn().map(|_child| ())
 }

@@ -15,7 +15,7 @@ mod slots;
 pub use at::{Held, Opened};
 pub use log::Log;
 pub use regular::{
-    Unfit, code_of, open_record, open_regular, read, read_given, read_optional, read_own,
+    Unfit, code_of, open_own, open_record, open_regular, read, read_given, read_optional, read_own,
 };
 pub use scratch::Scratch;
 pub use slots::Slots;

@@ -1,6 +1,6 @@
 //! Holding an agent: one turn after the other, and after each what its policies make of it.
 
-use super::{agent_dir, nudge, record_lost, told};
+use super::{SESSION_VARIABLE, agent_dir, end_unknown, nudge, record_lost, told};
 use crate::{
     code::Code,
     domain::{
@@ -80,6 +80,7 @@ fn hold(ledger: &Ledger, live: &Live, id: &SessionId) -> Result<(), PerformError
             if begun == Left::NothingStarted {
                 run_turn(ledger, live, &session)?;
             } else {
+                end_unknown(live, &session)?;
                 record_lost(ledger, id)?;
             }
         } else if engine::is_turn_due(&session) {
@@ -156,7 +157,7 @@ fn prepare(ledger: &Ledger, session: &Session) -> Result<RunSpec, String> {
     let mut env = variables(ledger, &worktree)?;
     env.extend(place.env);
     env.push(("PWD".into(), cwd.clone().into()));
-    env.push(("AGENTPROTO_SESSION_ID".into(), session.session_id.as_str().into()));
+    env.push((SESSION_VARIABLE.into(), session.session_id.as_str().into()));
     env.push(("AGENTPROTO_WORKTREE".into(), worktree.top.clone().into()));
     env.push(("AGENTPROTO_TURN".into(), session.turn.to_string().into()));
     env.retain(|(name, _)| name != "AGENTPROTO_PROMPT");

@@ -35,15 +35,25 @@ use std::{
 const HEEDED: [Signal; 3] = [Signal::INT, Signal::TERM, Signal::HUP];
 /// How often it is looked.
 const POLL: Duration = Duration::from_millis(50);
+/// A signal this soon after another is the same one: `git` passes on to us what the terminal sent to both.
+const ECHO: Duration = Duration::from_millis(500);
 /// How long the rest of the process has to come to its end once everything is stopped.
 const PATIENCE: Duration = Duration::from_secs(3);
+
+/// Signals that ask this process to end, held back until there is something that can be stopped.
+pub struct HeldBack {
+    signals: Signals,
+    release: Release,
+}
+
+/// Those that nobody had this process ignore; they do what they do to every process again when it is dropped.
+struct Release(Vec<Signal>);
 
 /// While it lives, signals that ask this process to end stop what it holds first.
 pub struct Guard {
     shared: Arc<Shared>,
-    /// Those that nobody had this process ignore.
-    heeded: Vec<Signal>,
     thread: Option<JoinHandle<()>>,
+    _release: Release,
 }
 
 struct Shared {
@@ -53,20 +63,39 @@ struct Shared {
     over: AtomicBool,
 }
 
-impl Guard {
-    /// Takes over the signals of this process. To be called before it starts other threads, which inherit that.
+impl HeldBack {
+    /// Takes over the signals of this process. To be called before it starts other threads, which inherit that, and before
+    /// something is recorded that a signal is to stop.
     ///
     /// # Errors
     /// The kernel refuses.
+    pub fn begin() -> io::Result<Self> {
+        let heeded: Vec<Signal> =
+            HEEDED.into_iter().filter(|signal| !signals::is_ignored(*signal)).collect();
+        let signals = signals::receive(&heeded)?;
+        Ok(Self { signals, release: Release(heeded) })
+    }
+}
+
+impl Drop for Release {
+    fn drop(&mut self) {
+        signals::release(&self.0);
+    }
+}
+
+impl Guard {
+    /// Heeds those that came since they were held back, and those that come.
+    ///
+    /// # Errors
+    /// No thread can be started.
     pub fn set_up(
+        held_back: HeldBack,
         env: &Env,
         actor: &str,
         session: &SessionId,
         policy: Option<&PolicyId>,
     ) -> io::Result<Self> {
-        let heeded: Vec<Signal> =
-            HEEDED.into_iter().filter(|signal| !signals::is_ignored(*signal)).collect();
-        let signals = signals::receive(&heeded)?;
+        let HeldBack { signals, release } = held_back;
         let shared = Arc::new(Shared { came: AtomicI32::new(0), over: AtomicBool::new(false) });
         let watch = Watch {
             signals,
@@ -77,7 +106,7 @@ impl Guard {
             policy: policy.cloned(),
         };
         let thread = thread::Builder::new().spawn(move || watch.run())?;
-        Ok(Self { shared, heeded, thread: Some(thread) })
+        Ok(Self { shared, thread: Some(thread), _release: release })
     }
 
     /// Number of the signal that came, if one did.
@@ -94,8 +123,6 @@ impl Drop for Guard {
             // A watcher that panicked watches nothing any more.
             let _ = thread.join();
         }
-        // From here on they do what they do to every process.
-        signals::release(&self.heeded);
     }
 }
 
@@ -114,10 +141,8 @@ impl Watch {
         while !self.shared.over.load(Ordering::SeqCst) {
             let came = self.signals.take().unwrap_or_default();
             if let Some(number) = came.first() {
-                let again = self.shared.came.swap(*number, Ordering::SeqCst) != 0;
-                // Asked twice is meant.
-                let grace_ms = if again { 0 } else { limits::AGENT_KILL_GRACE_MS };
-                self.stop(grace_ms);
+                self.shared.came.store(*number, Ordering::SeqCst);
+                self.stop(limits::AGENT_KILL_GRACE_MS);
                 deadline = Some(Instant::now() + PATIENCE);
             }
             if deadline.is_some_and(|end| Instant::now() >= end) {
@@ -129,8 +154,13 @@ impl Watch {
         }
     }
 
-    /// Stops the policy and the agent. What is over already is so.
+    /// Stops the policy and the agent, at once when it is asked for again. What is over already is so.
     fn stop(&self, grace_ms: u64) {
+        let begun = Instant::now();
+        let hurry = || {
+            let again = self.signals.take().is_ok_and(|came| !came.is_empty());
+            again && begun.elapsed() >= ECHO
+        };
         let Ok(ledger) = Ledger::open(&self.env, &self.actor) else { return };
         if let Some(policy) = &self.policy {
             self.cancel(&ledger, policy);
@@ -138,7 +168,7 @@ impl Watch {
         let asked = ledger.stop(&self.session, Some("interrupted".to_owned()));
         let over = asked.is_err_and(|e| e.code() == Code::Terminal);
         if !over {
-            let _ = kill(&ledger, &self.session, grace_ms);
+            let _ = kill(&ledger, &self.session, grace_ms, &hurry);
         }
     }
 

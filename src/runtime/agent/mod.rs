@@ -13,10 +13,10 @@ mod nudge;
 
 pub use end::{end_run, kill};
 pub use host::{Hosted, host, host_until_idle};
-pub use interrupt::Guard;
+pub use interrupt::{Guard, HeldBack};
 
 use super::{
-    live::{self, Acquired, Left},
+    live::{self, Acquired, Left, Live},
     perform::PerformError,
 };
 use crate::{
@@ -39,6 +39,8 @@ use std::path::PathBuf;
 
 /// Hidden command of a detached holder.
 pub const COMMAND: &str = "__session";
+/// Set in everything that an agent of ours starts.
+const SESSION_VARIABLE: &str = "AGENTPROTO_SESSION_ID";
 
 /// Sees to it that what is due for a session is done by somebody: a lost run is recorded as such, one that is to end is
 /// ended, and a turn that is to begin gets a holder of its own, which outlives this process.
@@ -54,7 +56,7 @@ pub fn look_after(ledger: &Ledger, id: &SessionId) -> Result<(), PerformError> {
         Process::Alive => {
             let begun = !take_stock(ledger, &session)?;
             if begun && (session.stopping || session.interrupting) {
-                end_run(ledger, &session, limits::AGENT_KILL_GRACE_MS)?;
+                end_run(ledger, &session, limits::AGENT_KILL_GRACE_MS, &|| false)?;
             }
             !begun && ledger.require_session(id)?.process == Process::Alive
         }
@@ -72,18 +74,32 @@ fn is_turn_due_now(ledger: &Ledger, id: &SessionId) -> Result<bool, PerformError
 }
 
 /// Looks at a run that the journal knows to go on, while nobody holds it: true when it was taken for lost, or is to be begun
-/// again; false when somebody is at it.
+/// again; false when somebody is at it, be it that the agent itself asks.
 fn take_stock(ledger: &Ledger, session: &Session) -> Result<bool, PerformError> {
+    if ledger.env().get(SESSION_VARIABLE).is_some_and(|id| id == session.session_id.as_str()) {
+        return Ok(false);
+    }
     let live = match live::acquire(&agent_dir(ledger), &engine::agent_key(&session.session_id))? {
         Acquired::Mine(live) => live,
         Acquired::Busy { .. } => return Ok(false),
     };
+    end_unknown(&live, session)?;
     if live.left() == Left::NothingStarted {
         live.leave();
         return Ok(true);
     }
     record_lost(ledger, &session.session_id)?;
     Ok(true)
+}
+
+/// Ends a run of which nothing is written down any more: who removes the live files of this machine leaves its agents at
+/// work where nobody finds them. To be called by who holds the agent.
+fn end_unknown(live: &Live, session: &Session) -> Result<(), PerformError> {
+    if live.left() == Left::Nothing {
+        let entry = format!("{SESSION_VARIABLE}={}", session.session_id);
+        live::end_started_with(&engine::agent_key(&session.session_id), &entry)?;
+    }
+    Ok(())
 }
 
 /// Records that a run is over of which nobody knows how. To be called by who holds the agent.

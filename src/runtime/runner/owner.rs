@@ -2,7 +2,8 @@
 //!
 //! Contract: the runner keeps the deadline of the program, the owner keeps one of its own for the runner. A
 //! program can stop or kill its runner, it is its parent and of the same user: whoever gives no answer is
-//! killed, with everything that was started under it, and what it ran counts as broken.
+//! killed, with everything that was started under it, and what it ran counts as broken. An agent has no deadline worth
+//! waiting for: its runner is woken again and again.
 
 use super::{
     COMMAND, Ran, RunSpec,
@@ -22,6 +23,7 @@ use crate::{
 use rustix::{
     event::{PollFd, PollFlags, Timespec, poll},
     io::Errno,
+    process::Signal,
 };
 use std::{
     io::{self, Read, Write},
@@ -33,6 +35,9 @@ use std::{
 
 /// Lowest number of the descriptor passed on: low ones are redirected by habit.
 const LOCK_FD_MIN: i32 = 10;
+
+/// How often a runner is woken whose deadline is far.
+const WAKE: Duration = Duration::from_secs(1);
 
 /// The run says nothing about the program: the machinery around it failed.
 #[derive(Debug, thiserror::Error)]
@@ -134,7 +139,8 @@ pub(super) fn run_within(
     let (mut runner, order) = start(live, own_exe, spec)?;
     // None when it died already, or cannot be looked at: then the record it wrote has to do.
     let known = process::of_pid(runner.id()).ok().flatten();
-    let answer = converse(&mut runner, &order, Duration::from_millis(waited_ms));
+    let wakes = if spec.ring.is_some() { known.as_ref() } else { None };
+    let answer = converse(&mut runner, &order, Duration::from_millis(waited_ms), wakes);
     let ran = understand(&mut runner, answer, &spec.effect, waited_ms);
     if ran.is_err() {
         clear(live, known, &mut runner, &spec.effect)?;
@@ -216,7 +222,12 @@ fn call(own_exe: &Path) -> Call {
 
 /// The whole answer; none when it did not end in time. Stdin stays open until then: its end means to the
 /// runner that we died.
-fn converse(runner: &mut Child, order: &[u8], longest: Duration) -> io::Result<Option<Vec<u8>>> {
+fn converse(
+    runner: &mut Child,
+    order: &[u8],
+    longest: Duration,
+    wakes: Option<&ProcessId>,
+) -> io::Result<Option<Vec<u8>>> {
     let end = Instant::now() + longest;
     let (Some(mut to), Some(mut from)) = (runner.stdin.take(), runner.stdout.take()) else {
         return Err(io::Error::other("the runner has no pipes"));
@@ -226,20 +237,29 @@ fn converse(runner: &mut Child, order: &[u8], longest: Duration) -> io::Result<O
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => {}
         other => other?,
     }
-    let answer = read_until(&mut from, end);
+    let answer = read_until(&mut from, end, wakes);
     drop(to);
     answer
 }
 
-/// Everything up to the end of the stream; none when that did not come by `end`.
-fn read_until(from: &mut ChildStdout, end: Instant) -> io::Result<Option<Vec<u8>>> {
+/// Everything up to the end of the stream; none when that did not come by `end`. Whom it `wakes` goes on if it was stopped.
+fn read_until(
+    from: &mut ChildStdout,
+    end: Instant,
+    wakes: Option<&ProcessId>,
+) -> io::Result<Option<Vec<u8>>> {
     let (mut answer, mut chunk) = (Vec::new(), [0; 16 * 1024]);
     loop {
         let left = end.saturating_duration_since(Instant::now());
-        let timeout = Timespec::try_from(left).map_err(io::Error::other)?;
+        let longest = if wakes.is_some() { left.min(WAKE) } else { left };
+        let timeout = Timespec::try_from(longest).map_err(io::Error::other)?;
         match poll(&mut [PollFd::new(&*from, PollFlags::IN)], Some(&timeout)) {
             Ok(0) if left.is_zero() => return Ok(None),
-            Ok(0) | Err(Errno::INTR) => {}
+            Ok(0) => {
+                // One that is gone ends the stream.
+                let _ = wakes.map(|who| process::send(who, Signal::CONT));
+            }
+            Err(Errno::INTR) => {}
             Ok(_) => match from.read(&mut chunk) {
                 Ok(0) => return Ok(Some(answer)),
                 Ok(count) => answer.extend_from_slice(&chunk[..count]),

@@ -173,6 +173,17 @@ pub fn open_regular(path: &Path) -> Result<File, FileError> {
     opened.map(|(file, _)| file).map_err(|e| FileError::new("open", path, e))
 }
 
+/// As [`open_regular`], for a file that this program alone writes: a link is refused.
+///
+/// # Errors
+/// It is not there, is no regular file, or cannot be opened.
+pub fn open_own(path: &Path) -> Result<File, FileError> {
+    let mut how = OpenOptions::new();
+    let how = how.read(true);
+    let opened = access(Op::Read, &[path], || regular(how, libc::O_NOFOLLOW, path));
+    opened.map(|(file, _)| file).map_err(|e| FileError::new("open", path, e))
+}
+
 /// A regular file of ours for reading and writing, made (0600) where it is missing; a link is refused.
 ///
 /// # Errors
