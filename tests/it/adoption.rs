@@ -86,8 +86,8 @@ fn what_cannot_be_taken_over_is_refused_and_nothing_is_written() {
     commit("twice");
     commit("twice");
     env.ap(&["session", "adopt", "--label", "s"]).exits(0);
-    env.ap(&["allow", "--", "ls"]).exits(0);
-    env.ap(&["attach", "s", "--label", "listing", "--", "ls"]).exits(0);
+    env.ap(&["allow", "--", "printf"]).exits(0);
+    env.ap(&["attach", "s", "--label", "listing", "--", "printf", "x"]).exits(0);
     exchange(&env, &a, &b);
     let allowed = env.home().join(".config/agentproto");
     let before = env.snapshot_of(&b);
@@ -107,4 +107,20 @@ fn what_cannot_be_taken_over_is_refused_and_nothing_is_written() {
         env.tool(&["policy", "adopt", "listing"]).dir(&b).env("AGENTPROTO_SESSION_ID", "ses_x");
     inside.done().exits(6);
     before.assert_same(&env.snapshot_of(&b), "nothing was taken over");
+}
+
+#[test]
+fn a_copy_takes_nothing_over_while_its_original_is_there() {
+    let env = TestEnv::new();
+    env.write("f.txt", "1\n");
+    let args = ["commit", "--path=f.txt", "--label", "fix", "-m", "m", "--", "true"];
+    env.ap(&args).exits(5);
+    let copy = env.path("copy");
+    env.run("cp", &["-a", env.repo().to_str().unwrap(), copy.to_str().unwrap()]).done().exits(0);
+    let out = env.ap_in(&copy, &["policy", "adopt", "fix", "--json"]).exits(6);
+    let told: serde_json::Value = serde_json::from_str(out.err().trim()).unwrap();
+    assert_eq!(told["error"]["code"], "writer-lives");
+    fs::remove_dir_all(env.repo()).unwrap();
+    let out = env.ap_in(&copy, &["policy", "adopt", "fix", "--json"]).exits(0).json();
+    assert_eq!(text(&out, "status"), "awaiting-ack");
 }

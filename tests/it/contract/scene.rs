@@ -201,6 +201,7 @@ pub(super) const ROWS: &[Row] = &[
     acts("policy cancel", "policy", |s| {
         words([&s.env.attach(&s.session, &["--", "true"]), "-m", "not needed"])
     }),
+    acts("policy adopt", "policy", |s| words([&s.red()])),
     acts("policy regate", "policy", |s| words([&s.red()])),
     acts("policy dismiss", "policy", |s| words([&s.red()])),
     acts("session adopt", "session", |s| words(["--label", &s.fresh("new"), "--cwd", "."])),

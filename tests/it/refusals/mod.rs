@@ -199,6 +199,7 @@ const MET_ELSEWHERE: &[(&str, &str)] = &[
     ("not-governed", "wait_and_verify_answer_by_their_exit_code"),
     ("read-only", "a_read_only_repository_is_read_and_never_written"),
     ("repository-format-unsupported", "a_format_of_the_future_is_refused_by_name"),
+    ("writer-lives", "a_copy_takes_nothing_over_while_its_original_is_there"),
     ("timeout", "wait_and_verify_answer_by_their_exit_code"),
 ];
 
@@ -264,6 +265,7 @@ fn every_code_is_met_or_answered_for() {
     assert!(met.len() >= 60, "only {} codes are met", met.len());
     let sources = [
         include_str!("outcomes.rs"),
+        include_str!("../adoption.rs"),
         include_str!("../answers.rs"),
         include_str!("../cli_contract.rs"),
         include_str!("../doubt.rs"),
