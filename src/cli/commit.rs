@@ -8,7 +8,7 @@ use super::{
     first_steps,
     policy::show_text,
     settle::{Held, exit_of, settle, tell},
-    text::shown,
+    text::{shown, wrapped},
     warn::{self, Notice},
 };
 use crate::{
@@ -66,7 +66,7 @@ pub(super) fn conclude(
         let said = ack::ask_in_place(cx, ledger, id)?;
         policy = ledger.require_policy(id)?;
         if let Some(said) = said {
-            cx.out(&said)?;
+            cx.out(&wrapped(&said, cx.columns))?;
             return Ok(exit_of(&policy));
         }
     }

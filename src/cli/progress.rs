@@ -16,6 +16,7 @@ use crate::{
         event::Kind,
         gate::Gate,
         ids::{PolicyId, SessionId},
+        oid::Oid,
         policy::{Policy, Status},
         session::{Session, Turn},
         time::Timestamp,
@@ -111,6 +112,8 @@ struct At {
     round: usize,
     /// When the first event was recorded.
     begun: Option<Timestamp>,
+    /// The end of a turn of which all output was shown.
+    drained: Option<Oid>,
     /// The line that stands on the terminal.
     line: Option<String>,
     /// Output of the agent stands there that is no whole line yet.
@@ -127,8 +130,8 @@ impl Watch {
         let live = !self.json && io::stderr().is_terminal() && !dumb;
         let columns = live.then(|| columns_of_stderr(&self.env)).flatten();
         let since = Since::Seq(self.after);
-        let (line, begun) = (None, None);
-        let mut at = At { since, written: 0, round: 0, begun, line, amid: false, columns };
+        let (line, begun, drained) = (None, None, None);
+        let mut at = At { since, written: 0, round: 0, begun, drained, line, amid: false, columns };
         loop {
             let last = self.over.load(Ordering::SeqCst);
             let shown = self.show(&cx, &ledger, &mut at, last);
@@ -141,17 +144,22 @@ impl Watch {
     }
 
     fn show(&self, cx: &Cx, ledger: &Ledger, at: &mut At, last: bool) -> Result<(), CliError> {
-        if self.output == Output::All {
-            self.show_output(cx, ledger, at, last)?;
+        loop {
+            let more = self.show_events(cx, ledger, at)?;
+            if self.output == Output::All {
+                self.show_output(cx, ledger, at, last)?;
+            }
+            if !more {
+                break;
+            }
         }
-        while self.show_events(cx, ledger, at)? {}
         if at.columns.is_some() && !at.amid && !last {
             self.show_line(ledger, at)?;
         }
         Ok(())
     }
 
-    /// Shows a page of events; true when there are more.
+    /// Shows a page of events; true when there are more. What the agent wrote in a turn stands before the end of that turn.
     fn show_events(&self, cx: &Cx, ledger: &Ledger, at: &mut At) -> Result<bool, CliError> {
         let query = Query {
             since: Some(at.since.clone()),
@@ -161,6 +169,12 @@ impl Watch {
         };
         let page = ledger.events(&query)?;
         for seen in &page.events {
+            let ends_turn = seen.message.kind == Kind::TurnEnded.as_str();
+            if self.output == Output::All && ends_turn && at.drained != Some(seen.id) {
+                at.drained = Some(seen.id);
+                return Ok(true);
+            }
+            at.since = Since::Commit(seen.id);
             if self.json {
                 cx.line(&seen::stream_object(seen))?;
                 continue;

@@ -82,6 +82,12 @@ fn in_the_foreground_the_exit_code_is_that_of_the_last_turn() {
     let plain = env.launch_here(&[], "printf 'a\\tb\\033[2J'; printf c >&2; exit 0").exits(0);
     assert!(plain.err().contains("a    b\\x1b[2J"), "{plain}");
     assert!(plain.out().starts_with("session ses_"), "{plain}");
+    // A line of ours stands on a line of its own, and what a turn wrote is within it.
+    let told = plain.err();
+    let at = |what: &str| told.find(what).unwrap_or_else(|| panic!("no {what} in {plain}"));
+    assert!(at("session:turn-start") < at("a    b\\x1b"), "{plain}");
+    assert!(at("a    b\\x1b") < at("session:turn-end"), "{plain}");
+    assert!(told.lines().all(|l| !l.contains("session:") || !l.contains("a    b")), "{plain}");
 }
 
 #[test]

@@ -63,6 +63,7 @@ mod repositories;
 mod run;
 mod schemas;
 mod scope;
+mod screens;
 mod sharing;
 mod signing;
 mod supervise;
