@@ -37,7 +37,7 @@ as_root() {
 # tools [PROGRAM:PACKAGE…]: what every check needs, and more, each with the Debian package it comes from.
 tools() {
   local missing=() pair
-  for pair in git:git jq:jq ssh-keygen:openssh-client ps:procps strace:strace script:bsdutils zsh:zsh fish:fish cc:gcc "$@"; do
+  for pair in git:git jq:jq ssh-keygen:openssh-client ps:procps strace:strace script:bsdutils zsh:zsh fish:fish tmux:tmux cc:gcc "$@"; do
     command -v "${pair%%:*}" >/dev/null || missing+=("${pair##*:}")
   done
   if [ "${#missing[@]}" -gt 0 ]; then
