@@ -236,10 +236,28 @@ pub const REGATES_MAX: u32 = 5;
 pub const SESSION_IDLE_MS: i64 = 7 * 24 * 3600 * 1000;
 /// Default of `wait --timeout`, milliseconds.
 pub const WAIT_DEFAULT_MS: u64 = 3600 * 1000;
-/// How often a waiter looks at the journal ref, milliseconds.
+/// How often it is looked at what is neither in the journal nor watched, such as an agent's output, milliseconds.
 pub const WAIT_POLL_MS: u64 = 50;
-/// How often a waiter tries again what somebody else holds or what could not be done, milliseconds.
+/// How often a waiter tries again what could not be done, milliseconds.
 pub const WAIT_RETRY_MS: u64 = 500;
+/// How often a waiter looks at what leaves no trace in the journal (who performs, the notes, branches), milliseconds.
+pub const WAIT_OUTSIDE_MS: u64 = 1_500;
+/// How soon a waiter looks again at the files that show appends, at the least, milliseconds.
+pub const WAIT_LEAST_MS: u64 = 10;
+/// The same at the longest where the kernel watches them, milliseconds.
+pub const WAIT_LONGEST_WATCHED_MS: u64 = 2_000;
+/// The same where it does not, milliseconds.
+pub const WAIT_LONGEST_MS: u64 = 1_000;
+/// Which part of the time since something happened passes until then, where the kernel watches.
+pub const WAIT_PART_WATCHED: u32 = 4;
+/// The same where it does not: an event is noticed late by no more than this part of the time it was waited for.
+pub const WAIT_PART: u32 = 20;
+/// How often a waiter looks at the journal whatever its files say, milliseconds.
+pub const WAIT_ANYWAY_MS: u64 = 30_000;
+/// A file written less than this long ago may be written again without looking another, milliseconds.
+pub const STAMP_FRESH_MS: i64 = 50;
+/// How long a waiter gives a performer that it started to begin, milliseconds.
+pub const HAND_OVER_MS: u64 = 2_000;
 /// Default of `events --limit`, events.
 pub const EVENTS_LIMIT_DEFAULT: usize = 200;
 /// Age at which logs of gate output are removed where nothing is set, milliseconds.
@@ -275,6 +293,7 @@ const _: () = assert!(GROUP_BYTES + CHECKPOINT_BYTES < WAL_PREALLOCATED_BYTES);
 const _: () = assert!(GROUP_BYTES < WAL_FRAME_BYTES);
 const _: () = assert!(WAL_FRAME_BYTES + WAL_PREALLOCATED_BYTES < WAL_SEARCH_BYTES);
 const _: () = assert!(TREE_KILL_MS < CANCEL_WAIT_MS);
+const _: () = assert!(WAIT_LEAST_MS < WAIT_LONGEST_MS && WAIT_OUTSIDE_MS < 2_000);
 const _: () = assert!(JOURNAL_LOCK_WAIT_MS < CLOCK_STEP_MS.unsigned_abs());
 const _: () = assert!(CLOCK_STEP_MS < CLOCK_SET_BACK_MS);
 const _: () = assert!(TREE_KILL_MS < RUNNER_MARGIN_MS);

@@ -11,7 +11,10 @@ use crate::{
         time::Timestamp,
     },
     ledger::{LedgerError, Meant, Problem},
-    runtime::{collect::CollectError, gate::log::LogError, live::LiveError, perform::PerformError},
+    runtime::{
+        collect::CollectError, gate::log::LogError, live::LiveError, perform::PerformError,
+        watch::WatchError,
+    },
     sys::{clock, files::FileError},
 };
 use clap::error::{ContextKind, ContextValue, ErrorKind};
@@ -270,7 +273,7 @@ macro_rules! from_coded {
     )*};
 }
 
-from_coded!(PerformError, CollectError, LiveError, LogError, FileError);
+from_coded!(PerformError, WatchError, CollectError, LiveError, LogError, FileError);
 
 #[cfg(test)]
 mod tests {

@@ -8,10 +8,14 @@ use crate::{
     domain::cursor::Since,
     ledger::{Ledger, Query, Seen},
     limits,
-    sys::process,
+    runtime::watch::{Watch, Woken},
+    sys::watch::{self, Ends},
 };
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use std::io;
+use std::{
+    io,
+    os::fd::AsFd as _,
+    time::{Duration, Instant},
+};
 
 /// Shows every entry that `query` lets through, from where it says on, as they come.
 ///
@@ -26,9 +30,12 @@ pub(super) fn follow(
 ) -> Result<(), CliError> {
     // A stream may never end.
     cx.say_what_was_found();
-    let parent = process::parent();
+    let say = |line: &str| cx.say(line);
+    let mut watch = Watch::begin(ledger, &say);
+    let stdout = io::stdout();
     let mut left = most.unwrap_or(usize::MAX);
     loop {
+        watch.look()?;
         query.limit = left.min(limits::EVENTS_LIMIT_DEFAULT);
         let page = ledger.events(&query)?;
         if let Some(seq) = page.set_back {
@@ -38,25 +45,20 @@ pub(super) fn follow(
             cx.out(&show(seen))?;
         }
         left -= page.events.len();
-        if left == 0 || process::parent() != parent {
+        if left == 0 || watch.is_orphaned() {
             return Ok(());
         }
         if let Some(next) = page.next {
             query.since = Some(Since::Commit(next));
         }
-        if !page.more {
-            wait_for_more(ledger, page.next.map(|n| n.to_string()).as_deref(), parent)?;
+        if page.more {
+            continue;
         }
-    }
-}
-
-/// Returns when the journal has another tip, or the wrapper is gone.
-fn wait_for_more(ledger: &Ledger, last: Option<&str>, parent: Option<i32>) -> Result<(), CliError> {
-    loop {
-        pause().map_err(|e| CliError::output(&e))?;
-        let tip = ledger.tip()?.map(|t| t.id.to_string());
-        if tip.as_deref() != last || process::parent() != parent {
-            return Ok(());
+        let far = Instant::now() + Duration::from_millis(limits::WAIT_DEFAULT_MS);
+        match watch.wait(far, Some(stdout.as_fd()))? {
+            Woken::Perhaps | Woken::Time => {}
+            Woken::Orphaned => return Ok(()),
+            Woken::Unread => return Err(CliError::output(&io::ErrorKind::BrokenPipe.into())),
         }
     }
 }
@@ -64,13 +66,9 @@ fn wait_for_more(ledger: &Ledger, last: Option<&str>, parent: Option<i32>) -> Re
 /// Lets [`limits::WAIT_POLL_MS`] pass, or less when the reader of stdout goes away: that is the error.
 pub(super) fn pause() -> io::Result<()> {
     let stdout = io::stdout();
-    // Asking for no event at all still tells of a closed pipe.
-    let mut fds = [PollFd::new(&stdout, PollFlags::empty())];
-    let time = std::time::Duration::from_millis(limits::WAIT_POLL_MS);
-    let timeout = Timespec::try_from(time).map_err(io::Error::other)?;
-    match poll(&mut fds, Some(&timeout)) {
-        Ok(0) | Err(rustix::io::Errno::INTR) => Ok(()),
-        Ok(_) => Err(io::ErrorKind::BrokenPipe.into()),
-        Err(error) => Err(error.into()),
+    let ends = Ends { reader: Some(stdout.as_fd()), ..Ends::default() };
+    match watch::pause(ends, Duration::from_millis(limits::WAIT_POLL_MS))? {
+        watch::Woken::Called | watch::Woken::Time => Ok(()),
+        watch::Woken::Unread => Err(io::ErrorKind::BrokenPipe.into()),
     }
 }

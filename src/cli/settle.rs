@@ -14,7 +14,7 @@ use crate::{
     ledger::Ledger,
     limits,
     runtime::{
-        perform::{self, Progress},
+        perform::{self, Gates, Progress},
         wait::{self, Condition, Target, WaitAsk},
     },
 };
@@ -36,7 +36,7 @@ pub(super) fn settle(cx: &Cx, ledger: &Ledger, id: &PolicyId, no_wait: bool) -> 
     let done = if no_wait {
         perform::detach(ledger, id).map(|()| None).map_err(CliError::from)
     } else {
-        carry_on(ledger, id)
+        carry_on(cx, ledger, id)
     };
     let held = match done {
         Ok(held) => held,
@@ -49,7 +49,7 @@ pub(super) fn settle(cx: &Cx, ledger: &Ledger, id: &PolicyId, no_wait: bool) -> 
     held
 }
 
-fn carry_on(ledger: &Ledger, id: &PolicyId) -> Result<Option<Held>, CliError> {
+fn carry_on(cx: &Cx, ledger: &Ledger, id: &PolicyId) -> Result<Option<Held>, CliError> {
     match perform::policy(ledger, id)? {
         Progress::Settled => Ok(None),
         Progress::Waiting { code, because } => Ok(Some(Held { code, because })),
@@ -61,8 +61,9 @@ fn carry_on(ledger: &Ledger, id: &PolicyId) -> Result<Option<Held>, CliError> {
                 timeout_ms: limits::WAIT_DEFAULT_MS,
                 since: None,
                 all: true,
+                gates: Gates::Here,
             };
-            let waited = wait::wait(ledger, &ask)?;
+            let waited = wait::wait(ledger, &ask, &|line| cx.warn(line.to_owned()))?;
             let late = waited.exit == exit::TIME;
             let because = "another process still performs it".to_owned();
             Ok(late.then_some(Held { code: Code::Timeout, because }))

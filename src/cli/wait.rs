@@ -10,7 +10,10 @@ use crate::{
     },
     ledger::Ledger,
     limits,
-    runtime::wait::{self, Condition, Target, WaitAsk, Waited},
+    runtime::{
+        perform::Gates,
+        wait::{self, Condition, Target, WaitAsk, Waited},
+    },
     sys::clock,
 };
 use serde_json::{Value, json};
@@ -31,7 +34,7 @@ pub(super) struct WaitArgs {
     /// Wait for all targets
     #[arg(long)]
     all: bool,
-    /// At most this long, 0s looks once [default: 1h]
+    /// At most this long, 0s looks once; gates that are due go on in a process of their own [default: 1h]
     #[arg(long, value_name = "D")]
     timeout: Option<String>,
     /// What happened after this point counts, too
@@ -47,6 +50,8 @@ fn condition(text: &str) -> Result<Condition, String> {
 }
 
 pub(super) fn run(cx: &Cx, args: WaitArgs) -> Result<u8, CliError> {
+    // Who set a time gets the answer by then: gates go on without this process.
+    let gates = if args.timeout.is_some() { Gates::HandedOver } else { Gates::Here };
     let timeout_ms = match args.timeout.as_deref() {
         None => limits::WAIT_DEFAULT_MS,
         // Nothing is ambiguous about no time at all.
@@ -56,8 +61,8 @@ pub(super) fn run(cx: &Cx, args: WaitArgs) -> Result<u8, CliError> {
     let since = args.since.as_ref().map(|text| args::since(text, clock::now())).transpose()?;
     let ledger = cx.ledger()?;
     let targets = targets(&ledger, &args.targets)?;
-    let ask = WaitAsk { targets, conditions: args.until, timeout_ms, since, all: args.all };
-    let waited = wait::wait(&ledger, &ask)?;
+    let ask = WaitAsk { targets, conditions: args.until, timeout_ms, since, all: args.all, gates };
+    let waited = wait::wait(&ledger, &ask, &|line| cx.warn(line.to_owned()))?;
     let state = waited.target.as_ref().map(|t| state_of(&ledger, t)).transpose()?;
     let mut answer = object(&waited, state.as_deref());
     let tool = tool(cx, &ledger);

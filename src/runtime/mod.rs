@@ -8,3 +8,4 @@ pub mod output;
 pub mod perform;
 pub mod runner;
 pub mod wait;
+pub mod watch;

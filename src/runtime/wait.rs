@@ -2,29 +2,30 @@
 //!
 //! Contract: the position in the journal is taken before the state is read, so nothing falls between; what is
 //! true already ends the wait at once. A waiter performs what others left to do, so one in the background is
-//! enough of a daemon. It ends with the `git` wrapper that started it.
+//! enough of a daemon; where its time was set, gates get a performer of their own, which that time does not end.
+//! While nothing happens it sleeps. It ends with the `git` wrapper that started it.
+
+mod outside;
+mod table;
 
 use super::{
     agent,
-    perform::{self, PerformError, Progress},
+    perform::{self, Gates, PerformError},
+    watch::{Watch, Woken},
 };
 use crate::{
     code::{Code, exit},
     domain::{
         cursor::Since,
         ids::{PolicyId, SessionId},
-        policy::{Policy, Status},
-        session::{Session, Turn},
+        session::Session,
     },
-    engine,
     ledger::{Ledger, Query, Seen},
     limits,
-    sys::process,
 };
-use std::{
-    thread,
-    time::{Duration, Instant},
-};
+use outside::Outside;
+use std::time::{Duration, Instant};
+use table::Standing;
 
 /// What is waited for.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -109,6 +110,8 @@ pub struct WaitAsk {
     pub since: Option<Since>,
     /// Every target must end; else the first ends the wait.
     pub all: bool,
+    /// Who performs the gates that are due.
+    pub gates: Gates,
 }
 
 /// How a wait ended.
@@ -128,18 +131,11 @@ pub struct Waited {
     pub code: Option<Code>,
 }
 
-/// How one target stands.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Standing {
-    Open,
-    Ended { exit: u8, condition: Condition },
-}
-
-/// Waits.
+/// Waits; `say` takes a warning there may be.
 ///
 /// # Errors
 /// An unknown target or cursor; a store that cannot be read.
-pub fn wait(ledger: &Ledger, ask: &WaitAsk) -> Result<Waited, PerformError> {
+pub fn wait(ledger: &Ledger, ask: &WaitAsk, say: &dyn Fn(&str)) -> Result<Waited, PerformError> {
     let after = match &ask.since {
         Some(since) => ledger.position(since)?,
         None => ledger.tip()?.map_or(0, |t| t.seq),
@@ -148,100 +144,94 @@ pub fn wait(ledger: &Ledger, ask: &WaitAsk) -> Result<Waited, PerformError> {
     let end = after_ms(ask.timeout_ms);
     // An agent that is there answers at once, however little time there is.
     let sign_end = after_ms(ask.timeout_ms.max(limits::SIGN_LEAST_MS));
-    let parent = process::parent();
+    let mut watch = Watch::begin(ledger, say);
+    let mut outside = Outside::default();
     let mut judged_at = None;
-    let mut retry_at = None;
     loop {
+        watch.look()?;
         let tip = ledger.tip()?.map(|t| t.id);
-        let now = Instant::now();
-        if judged_at != Some(tip) || retry_at.is_some_and(|at| now >= at) {
-            let settled = perform_for(ledger, ask, sign_end)?;
-            retry_at = (!settled).then(|| now + Duration::from_millis(limits::WAIT_RETRY_MS));
-            judged_at = Some(ledger.tip()?.map(|t| t.id));
-            if let Some(waited) = judge(ledger, ask, after)? {
+        if judged_at != Some(tip) || outside.calls()? {
+            outside = perform_for(ledger, ask, sign_end)?;
+            // What is recorded from here on is looked at again, be it by ourselves.
+            judged_at = Some(tip);
+            if let Some(waited) = judge(ledger, ask, after, false)? {
                 return Ok(waited);
             }
         }
-        if Instant::now() >= end || process::parent() != parent {
-            return out_of_time(ledger, ask);
+        let until = outside.next_look().map_or(end, |at| at.min(end));
+        match watch.wait(until, None)? {
+            Woken::Perhaps => {}
+            Woken::Time if Instant::now() < end => {}
+            Woken::Time | Woken::Orphaned | Woken::Unread => {
+                let waited = judge(ledger, ask, after, true)?;
+                return Ok(waited.unwrap_or_else(nothing));
+            }
         }
-        thread::sleep(Duration::from_millis(limits::WAIT_POLL_MS));
     }
 }
 
-/// Does what is due for the policies waited for, and for those of the sessions waited for. False when something
-/// stays due: somebody else is at it, or it cannot be done now.
-fn perform_for(ledger: &Ledger, ask: &WaitAsk, sign_end: Instant) -> Result<bool, PerformError> {
-    let mut settled = true;
+/// Does what is due for the policies waited for, and for those of the sessions waited for. Answers what has to be looked
+/// at though the journal does not change.
+fn perform_for(ledger: &Ledger, ask: &WaitAsk, sign_end: Instant) -> Result<Outside, PerformError> {
+    let mut outside = Outside::default();
     for target in &ask.targets {
         let policies = match target {
             Target::Policy(id) => vec![id.clone()],
             Target::Session(id) => {
                 agent::look_after(ledger, id)?;
                 let session = ledger.require_session(id)?;
-                settled &= !engine::is_session_due(&session);
+                outside.session(ledger, &session)?;
                 session.policies
             }
         };
         for id in policies {
-            settled &= perform::policy_until(ledger, &id, Some(sign_end))? == Progress::Settled;
+            let progress = perform::policy_until(ledger, &id, Some(sign_end), ask.gates)?;
             let policy = ledger.require_policy(&id)?;
-            settled &= !changes_unseen(&policy) && !has_agents(ledger, &policy)?;
+            outside.policy(ledger, &policy, &progress)?;
+            for id in &policy.spec.session_ids {
+                outside.session(ledger, &ledger.require_session(id)?)?;
+            }
         }
     }
-    Ok(settled)
+    outside.begin()?;
+    Ok(outside)
 }
 
-/// An agent that dies with whoever holds it tells nobody: somebody has to look.
-fn has_agents(ledger: &Ledger, policy: &Policy) -> Result<bool, PerformError> {
-    for id in &policy.spec.session_ids {
-        if engine::is_session_due(&ledger.require_session(id)?) {
-            return Ok(true);
-        }
-    }
-    Ok(false)
-}
-
-/// A branch that moves, a line in a note and the time leave no trace in the journal: somebody has to look.
-fn changes_unseen(policy: &Policy) -> bool {
-    let open = !policy.status.is_terminal();
-    matches!(policy.status, Status::Signing | Status::AwaitingAck)
-        || (open && policy.spec.expires.is_some())
-}
-
-fn judge(ledger: &Ledger, ask: &WaitAsk, after: u64) -> Result<Option<Waited>, PerformError> {
-    let mut ended = Vec::new();
+/// How it stands; `None` when it goes on. At the end of the time those that are open count as late.
+fn judge(
+    ledger: &Ledger,
+    ask: &WaitAsk,
+    after: u64,
+    at_end: bool,
+) -> Result<Option<Waited>, PerformError> {
+    let mut all = Vec::new();
     for target in &ask.targets {
-        match standing(ledger, ask, target, after)? {
-            Standing::Open => {}
-            Standing::Ended { exit, condition } => ended.push((target.clone(), exit, condition)),
-        }
+        all.push((target, standing(ledger, ask, target, after)?));
     }
-    let enough = if ask.all { ended.len() == ask.targets.len() } else { !ended.is_empty() };
-    if !enough {
+    let Some((target, exit, condition)) = table::of_several(&all, ask.all, at_end) else {
         return Ok(None);
-    }
-    // The worst of several, in the order of the specification.
-    let rank = |exit: u8| {
-        [exit::BROKEN, exit::NO, exit::NOT_FOUND, exit::PERSON, exit::TIME, exit::DONE]
-            .iter()
-            .position(|e| *e == exit)
     };
-    ended.sort_by_key(|(_, exit, _)| rank(*exit));
-    let Some((target, exit, condition)) = ended.into_iter().next() else { return Ok(None) };
-    let event = last_event(ledger, &target)?;
     let code = match exit {
         exit::NOT_FOUND => Some(Code::CanNeverBe),
+        exit::TIME => Some(Code::Timeout),
         _ => None,
     };
+    let event = last_event(ledger, target)?;
+    let met = exit == exit::DONE;
     Ok(Some(Waited {
         exit,
-        met: exit == exit::DONE,
-        target: Some(target),
+        met,
+        target: Some((*target).clone()),
         condition: Some(condition),
         event,
         code,
     }))
+}
+
+/// Nobody was waited for.
+fn nothing() -> Waited {
+    let code = Some(Code::Timeout);
+    Waited { exit: exit::TIME, met: false, target: None, condition: None, event: None, code }
 }
 
 fn standing(
@@ -254,74 +244,19 @@ fn standing(
         Target::Policy(id) => {
             let policy = ledger.require_policy(id)?;
             let conditions = or_default(&ask.conditions, Condition::Settled);
-            Ok(first_ended(&conditions, |c| of_policy(&policy, c, after)))
+            Ok(table::of_conditions(&conditions, |c| table::of_policy(&policy, c, after)))
         }
         Target::Session(id) => {
             let session = ledger.require_session(id)?;
             let conditions = or_default(&ask.conditions, Condition::TurnEnd);
             let ended = ended_since(ledger, ask, &session, after)?;
-            Ok(first_ended(&conditions, |c| of_session(&session, c, after, ended)))
+            Ok(table::of_conditions(&conditions, |c| table::of_session(&session, c, after, ended)))
         }
     }
 }
 
 fn or_default(conditions: &[Condition], default: Condition) -> Vec<Condition> {
     if conditions.is_empty() { vec![default] } else { conditions.to_vec() }
-}
-
-/// The first condition that is true; else the first that can never be.
-fn first_ended(conditions: &[Condition], of: impl Fn(Condition) -> Option<u8>) -> Standing {
-    let exits: Vec<(Condition, Option<u8>)> = conditions.iter().map(|c| (*c, of(*c))).collect();
-    let met = exits.iter().find(|(_, e)| *e == Some(exit::DONE));
-    let no = exits.iter().find(|(_, e)| e.is_some_and(|e| e != exit::NOT_FOUND));
-    let never = exits.iter().all(|(_, e)| e.is_some()).then(|| exits.first()).flatten();
-    match met.or(no).or(never) {
-        Some((condition, Some(exit))) => Standing::Ended { exit: *exit, condition: *condition },
-        Some((_, None)) | None => Standing::Open,
-    }
-}
-
-fn of_policy(policy: &Policy, condition: Condition, after: u64) -> Option<u8> {
-    let over = policy.status.is_terminal();
-    let outcome = match policy.status {
-        Status::Done => Some(exit::DONE),
-        Status::Blocked | Status::Cancelled => Some(exit::NO),
-        Status::Signing | Status::AwaitingAck => Some(exit::PERSON),
-        Status::Watching
-        | Status::Queued
-        | Status::Gating
-        | Status::Nudging
-        | Status::Committing => None,
-    };
-    match condition {
-        Condition::Settled | Condition::Done => outcome,
-        Condition::Acked if policy.is_answered() => Some(exit::DONE),
-        Condition::Acked if over => Some(exit::NOT_FOUND),
-        Condition::Acked => None,
-        Condition::Any if policy.last > after => Some(exit::DONE),
-        Condition::Any if over => Some(exit::NOT_FOUND),
-        Condition::Any => None,
-        Condition::TurnEnd | Condition::AwaitingInput | Condition::Exited | Condition::Idle => {
-            Some(exit::NOT_FOUND)
-        }
-    }
-}
-
-fn of_session(session: &Session, condition: Condition, after: u64, ended: bool) -> Option<u8> {
-    let running = session.turn_state == Turn::Running;
-    let met = match condition {
-        Condition::TurnEnd => ended,
-        Condition::AwaitingInput => !session.open_requests.is_empty(),
-        Condition::Exited => session.is_exited(),
-        Condition::Idle => !running,
-        Condition::Any => session.last > after,
-        Condition::Settled | Condition::Done | Condition::Acked => return Some(exit::NOT_FOUND),
-    };
-    match (met, session.is_exited()) {
-        (true, _) => Some(exit::DONE),
-        (false, true) => Some(exit::NOT_FOUND),
-        (false, false) => None,
-    }
 }
 
 /// True when a turn ended since; without a position, when the session is idle after a turn.
@@ -353,17 +288,4 @@ fn last_event(ledger: &Ledger, target: &Target) -> Result<Option<Seen>, PerformE
         Target::Session(id) => ledger.require_session(id)?.last,
     };
     Ok(ledger.at_seq(seq)?)
-}
-
-fn out_of_time(ledger: &Ledger, ask: &WaitAsk) -> Result<Waited, PerformError> {
-    let target = ask.targets.first().cloned();
-    let event = target.as_ref().map(|t| last_event(ledger, t)).transpose()?.flatten();
-    Ok(Waited {
-        exit: exit::TIME,
-        met: false,
-        target,
-        condition: ask.conditions.first().copied(),
-        event,
-        code: Some(Code::Timeout),
-    })
 }

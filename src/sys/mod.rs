@@ -15,3 +15,4 @@ pub mod process;
 pub mod signals;
 pub mod spawn;
 pub mod trace;
+pub mod watch;

@@ -69,4 +69,5 @@ mod signing;
 mod supervise;
 mod tidy;
 mod trace;
+mod waiting;
 mod walkthrough;

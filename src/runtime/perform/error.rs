@@ -3,7 +3,7 @@
 use crate::{
     code::Code,
     ledger::LedgerError,
-    runtime::{gate::log::LogError, live::LiveError, runner::RunnerError},
+    runtime::{gate::log::LogError, live::LiveError, runner::RunnerError, watch::WatchError},
     store::{StoreError, git::GitError, landing::LandError, worktree_state::StateError},
     sys::spawn::SpawnError,
 };
@@ -38,6 +38,9 @@ pub enum PerformError {
     /// A process of ours.
     #[error(transparent)]
     Spawn(#[from] SpawnError),
+    /// Waiting.
+    #[error(transparent)]
+    Watch(#[from] WatchError),
     /// This program cannot find itself.
     #[error("cannot find this program's own file: {0}")]
     OwnProgram(std::io::Error),
@@ -56,6 +59,7 @@ impl PerformError {
             Self::Log(e) => e.code(),
             Self::Git(e) => e.code(),
             Self::Land(e) => e.code(),
+            Self::Watch(e) => e.code(),
             Self::Spawn(_) | Self::OwnProgram(_) => Code::Io,
         }
     }

@@ -25,6 +25,7 @@ use crate::{
     },
     engine::{self, Effect},
     ledger::{Ledger, Recording},
+    limits,
     runtime::{agent, live},
     sys::{
         env, exec,
@@ -32,7 +33,11 @@ use crate::{
         trace,
     },
 };
-use std::{path::PathBuf, time::Instant};
+use std::{
+    path::PathBuf,
+    thread,
+    time::{Duration, Instant},
+};
 
 /// Hidden command of a detached performer.
 pub const COMMAND: &str = "__perform";
@@ -56,6 +61,15 @@ pub enum Progress {
     },
 }
 
+/// Who runs the gates that are due.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Gates {
+    /// Who finds them due.
+    Here,
+    /// A performer of their own, which goes on when who found them due has no more time.
+    HandedOver,
+}
+
 /// What became of one effect.
 enum Step {
     /// It is done and changed no state.
@@ -71,10 +85,11 @@ enum Step {
 /// # Errors
 /// The store failed, or the world could not be asked. What was recorded before stays recorded.
 pub fn policy(ledger: &Ledger, id: &PolicyId) -> Result<Progress, PerformError> {
-    policy_until(ledger, id, None)
+    policy_until(ledger, id, None, Gates::Here)
 }
 
-/// As [`policy`], but what waits to be signed is tried only before `end`, and no longer than until then.
+/// As [`policy`], but what waits to be signed is tried only before `end`, and no longer than until then, and gates are for
+/// others where that is said.
 ///
 /// # Errors
 /// As there.
@@ -82,6 +97,7 @@ pub fn policy_until(
     ledger: &Ledger,
     id: &PolicyId,
     end: Option<Instant>,
+    gates: Gates,
 ) -> Result<Progress, PerformError> {
     finish_dead_landings(ledger, id);
     let mut looked = false;
@@ -108,7 +124,7 @@ pub fn policy_until(
             }
             tried |= signs || matches!(effect, Effect::RunGates { .. });
             let _step = trace::step(|| format!("perform {effect:?}"));
-            let step = match one(ledger, &policy, &effect, end) {
+            let step = match one(ledger, &policy, &effect, (end, gates)) {
                 // A note that cannot be written holds up no landing; the policy asks for it again when it is done.
                 Err(_) if policy.status == Status::Committing && effect.is_note() => Step::Done,
                 other => other?,
@@ -123,7 +139,7 @@ pub fn policy_until(
             sweep(ledger);
             // As deep as policies are nested, at most.
             return match policy.followed_by() {
-                Some(next) => self::policy(ledger, next),
+                Some(next) => policy_until(ledger, next, end, gates),
                 None => Ok(Progress::Settled),
             };
         }
@@ -150,7 +166,7 @@ fn finish_dead_landings(ledger: &Ledger, id: &PolicyId) {
 fn stop_gates(ledger: &Ledger, policy: &Policy, recording: &Recording) -> Result<(), PerformError> {
     for effect in &recording.effects {
         if matches!(effect, Effect::KillGates { .. }) {
-            one(ledger, policy, effect, None)?;
+            one(ledger, policy, effect, (None, Gates::Here))?;
         }
     }
     Ok(())
@@ -160,10 +176,13 @@ fn one(
     ledger: &Ledger,
     policy: &Policy,
     effect: &Effect,
-    end: Option<Instant>,
+    (end, gates): (Option<Instant>, Gates),
 ) -> Result<Step, PerformError> {
     match effect {
-        Effect::RunGates { attempt, .. } => gates::run(ledger, policy, *attempt),
+        Effect::RunGates { attempt, .. } => match gates {
+            Gates::Here => gates::run(ledger, policy, *attempt),
+            Gates::HandedOver => hand_over(ledger, policy, *attempt),
+        },
         Effect::Sign { attempt, .. } => sign::alone(ledger, policy, *attempt, end),
         Effect::Land { .. } => land::land(ledger, policy),
         Effect::NoteGates { .. } => notes::gates(ledger, policy),
@@ -173,6 +192,33 @@ fn one(
             live::request_cancel(&ledger.store().location().agent_dir(), &key)?;
             Ok(Step::Done)
         }
+    }
+}
+
+/// Has the gates of an attempt run by a performer of their own, and returns when somebody is at them.
+fn hand_over(ledger: &Ledger, policy: &Policy, attempt: u32) -> Result<Step, PerformError> {
+    let agent_dir = ledger.store().location().agent_dir();
+    let key = engine::gate_key(&policy.policy_id, attempt);
+    let held = || live::is_held(&agent_dir, &key);
+    let by = |owner: &str| Step::Stop(Progress::Held { owner: owner.to_owned() });
+    if held()? {
+        return Ok(by("another process"));
+    }
+    detach(ledger, &policy.policy_id)?;
+    let end = Instant::now() + Duration::from_millis(limits::HAND_OVER_MS);
+    loop {
+        if held()? {
+            return Ok(by("a performer of its own"));
+        }
+        let now = ledger.require_policy(&policy.policy_id)?;
+        if now.attempt != attempt || !matches!(now.status, Status::Gating | Status::Queued) {
+            return Ok(Step::Again);
+        }
+        if Instant::now() >= end {
+            let because = "the performer that was started for its gates did not begin".to_owned();
+            return Ok(Step::Stop(Progress::Waiting { code: Code::Timeout, because }));
+        }
+        thread::sleep(Duration::from_millis(limits::WAIT_LEAST_MS));
     }
 }
 
@@ -197,6 +243,12 @@ fn is_over(ledger: &Ledger, name: &str) -> bool {
     policy.is_some_and(|policy| {
         !engine::due(&policy).iter().any(|effect| live_name(effect).as_deref() == Some(name))
     })
+}
+
+/// Names of the live files of what is due for a policy.
+#[must_use]
+pub fn live_names(policy: &Policy) -> Vec<String> {
+    engine::due(policy).iter().filter_map(live_name).collect()
 }
 
 /// Name of the live file of an effect; notes need none.

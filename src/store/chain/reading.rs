@@ -14,7 +14,7 @@ use crate::store::{
     state, tree,
     writer::{self, Gone},
 };
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, path::PathBuf};
 
 /// The journals that are here.
 #[derive(Debug, Default)]
@@ -86,6 +86,27 @@ impl Store {
             (Some(ours), Ok(Some(id))) => Ok(Some(if behind { ours } else { id })),
             (Some(_), Err(e)) => Err(e),
         }
+    }
+
+    /// The files of which one is another whenever our own journal is: the log, through which every append goes, and
+    /// those of its ref, which others can move.
+    ///
+    /// # Errors
+    /// The journal cannot be read.
+    pub fn journal_shows_in(&self) -> Result<Vec<PathBuf>, StoreError> {
+        let mut files = self.wal_paths.files.to_vec();
+        if let Some(writer) = self.writer()?
+            && let Some(segment) = self.own_segment(&writer)?
+        {
+            files.extend(self.refs.shows_in(&journal_ref(&writer, segment)));
+        }
+        Ok(files)
+    }
+
+    /// The same of any ref.
+    #[must_use]
+    pub fn ref_shows_in(&self, full_name: &str) -> Vec<PathBuf> {
+        self.refs.shows_in(full_name)
     }
 
     fn tip_at(&self, name: &str, id: &Oid) -> Result<Tip, StoreError> {

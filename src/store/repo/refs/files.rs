@@ -240,6 +240,12 @@ impl RefFiles {
         [name, "packed-refs"].map(|file| lock_path(&self.common.join(file)))
     }
 
+    /// The files of which one is another whenever the ref is.
+    pub(super) fn shows_in(&self, name: &str) -> Vec<PathBuf> {
+        let name = name.strip_prefix("main-worktree/").unwrap_or(name);
+        [name, "packed-refs"].map(|file| self.common.join(file)).to_vec()
+    }
+
     /// What must reach the disk for a move of this ref by git to survive a power cut: git syncs the ref
     /// file, but no directory, and neither when it packs refs.
     pub(super) fn places(&self, name: &str) -> Vec<PathBuf> {

@@ -216,6 +216,15 @@ impl RefReader {
         }
     }
 
+    /// The files of which one is another whenever the ref is.
+    #[must_use]
+    pub fn shows_in(&self, full_name: &str) -> Vec<PathBuf> {
+        match &self.0 {
+            Backend::Files(backend) => backend.shows_in(full_name),
+            Backend::Reftable(backend) => vec![backend.shows_in(full_name)],
+        }
+    }
+
     /// Makes the value of a ref survive a power cut, wherever it is stored, be it under the name of another one.
     ///
     /// # Errors

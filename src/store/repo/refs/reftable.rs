@@ -70,6 +70,11 @@ impl RefTables {
         vec![self.stack_of(name).0.join(format!("{LIST}.lock"))]
     }
 
+    /// The file that is another whenever the ref is.
+    pub(super) fn shows_in(&self, name: &str) -> PathBuf {
+        self.stack_of(name).0.join(LIST)
+    }
+
     /// What must reach the disk for a move of a ref by git to survive a power cut. A table that is merged
     /// into another one meanwhile need not.
     pub(super) fn places(&self, name: &str) -> Result<Vec<PathBuf>, StoreError> {
