@@ -252,8 +252,10 @@ pub const WAIT_LONGEST_MS: u64 = 1_000;
 pub const WAIT_PART_WATCHED: u32 = 4;
 /// The same where it does not: an event is noticed late by no more than this part of the time it was waited for.
 pub const WAIT_PART: u32 = 20;
-/// How often a waiter looks at the journal whatever its files say, milliseconds.
-pub const WAIT_ANYWAY_MS: u64 = 30_000;
+/// How often a waiter looks at the journal whatever its files say, milliseconds: milliseconds of work, so rarely.
+pub const WAIT_ANYWAY_MS: u64 = 300_000;
+/// How often it performs again what may be due unseen, whatever a look said, milliseconds.
+pub const WAIT_PERFORM_MS: u64 = 30_000;
 /// A file written less than this long ago may be written again without looking another, milliseconds.
 pub const STAMP_FRESH_MS: i64 = 50;
 /// How long a waiter gives a performer that it started to begin, milliseconds.

@@ -121,7 +121,7 @@ impl Outside {
     pub(super) fn calls(&self) -> Result<bool, PerformError> {
         let Some(begun) = self.begun else { return Ok(false) };
         let passed_ms = begun.elapsed().as_millis();
-        let due = self.next_look().is_some() && passed_ms >= limits::WAIT_ANYWAY_MS.into();
+        let due = self.next_look().is_some() && passed_ms >= limits::WAIT_PERFORM_MS.into();
         if due || (self.again && passed_ms >= limits::WAIT_RETRY_MS.into()) {
             return Ok(true);
         }
@@ -142,7 +142,7 @@ impl Outside {
         let looks = !self.held.is_empty() || !self.stamps.is_empty();
         let expiry = self.expires.map(|at| {
             let left = at.ms().saturating_sub(clock::now().ms()).max(1);
-            u64::try_from(left).unwrap_or(1).min(limits::WAIT_ANYWAY_MS)
+            u64::try_from(left).unwrap_or(1).min(limits::WAIT_PERFORM_MS)
         });
         let retry = self.again.then_some(limits::WAIT_RETRY_MS);
         let outside = looks.then_some(limits::WAIT_OUTSIDE_MS);
