@@ -132,7 +132,7 @@ pub(super) fn of_session(
 mod tests {
     use super::*;
     use crate::{
-        domain::session::{EndReason, Exit, OpenRequest, Process},
+        domain::session::{EndReason, Exit, Loose, OpenRequest, Process},
         wire::document::decode,
     };
     use Condition::{Acked, Any, AwaitingInput, Done, Exited, Idle, Settled, TurnEnd};
@@ -195,7 +195,12 @@ mod tests {
 
     #[test]
     fn each_state_of_a_session_ends_each_wait_as_specified() {
-        let over = Turn::Ended { reason: EndReason::Completed, inferred: false, seq: AFTER };
+        let over = Turn::Ended {
+            reason: EndReason::Completed,
+            inferred: false,
+            loose: Loose::default(),
+            seq: AFTER,
+        };
         let gone = || Process::Exited(Exit::Code(0));
         // Awaiting input, exited, idle, and a turn-end: not since, since.
         let table = [
