@@ -102,7 +102,7 @@ pub(super) struct ShowArgs {
     candidate: bool,
 }
 
-/// Which policy to attach once more.
+/// Which policy to take over.
 #[derive(clap::Args)]
 pub(super) struct AdoptArgs {
     /// Id, unique prefix of one, or label, as the journal of that clone has it
@@ -113,7 +113,7 @@ pub(super) struct AdoptArgs {
     no_wait: bool,
 }
 
-/// Which policy to ask for once more.
+/// Which policy to attach once more.
 #[derive(clap::Args)]
 pub(super) struct RegateArgs {
     /// Id, unique prefix of one, or label

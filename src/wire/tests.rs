@@ -135,6 +135,7 @@ fn every_document_reads_and_writes_as_it_did() {
         "session-exited.not-started",
         "session-idle",
         "session-open",
+        "session-open.unfinished",
         "session-running",
         "session-running.dirty-base",
     ];
