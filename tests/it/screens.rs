@@ -4,10 +4,17 @@
 //! compared, and that is said.
 
 use crate::{
-    env::{PATIENCE, TestEnv, wait_for},
+    env::{PATIENCE, TestEnv, pause},
     house::skipped,
 };
-use std::{fs, path::Path};
+use std::{
+    fs,
+    path::Path,
+    time::{Duration, Instant},
+};
+
+/// Stands on the screen once the command is over. That tmux notices by itself is not to be relied on.
+const OVER: &str = "the-command-is-over";
 
 /// A terminal with one command on it.
 struct Terminal<'a> {
@@ -24,11 +31,10 @@ impl<'a> Terminal<'a> {
         let terminal =
             Self { env, socket: env.path(&format!("tmux.{columns}")).display().to_string() };
         let line = shell_words::join(["git", "agentproto"].iter().chain(args));
-        let (columns, line) = (columns.to_string(), format!("exec env {lead} {line}"));
+        let (columns, line) =
+            (columns.to_string(), format!("trap : INT; env {lead} {line}; echo {OVER}; exec cat"));
         let size = ["-x", &columns, "-y", "45", &line];
-        let new =
-            ["start-server", ";", "set", "-g", "remain-on-exit", "on", ";", "new-session", "-d"];
-        terminal.tmux(&[&new[..], &size].concat());
+        terminal.tmux(&[&["new-session", "-d"], &size[..]].concat());
         Some(terminal)
     }
 
@@ -45,11 +51,17 @@ impl<'a> Terminal<'a> {
     /// The screen once it shows this, without what differs from run to run.
     #[track_caller]
     fn shows(&self, what: &str) -> String {
-        let screen = wait_for(what, PATIENCE, || {
-            Some(self.tmux(&["capture-pane", "-p"])).filter(|screen| screen.contains(what))
-        });
+        let end = Instant::now() + PATIENCE;
+        let screen = loop {
+            let screen = self.tmux(&["capture-pane", "-p"]);
+            if screen.contains(what) {
+                break screen;
+            }
+            assert!(Instant::now() < end, "no '{what}' within {PATIENCE:?} on\n{screen}");
+            pause(Duration::from_millis(10));
+        };
         let root = self.env.path("").display().to_string();
-        let lines = screen.lines().filter(|line| !line.starts_with("Pane is dead"));
+        let lines = screen.lines().filter(|line| *line != OVER);
         let lines: Vec<String> = lines.map(|l| steady(&l.replace(&root, "/ROOT/"))).collect();
         lines.join("\n").trim_end().to_owned() + "\n"
     }
@@ -122,7 +134,7 @@ fn run_at(columns: usize, lead: &str) -> Option<String> {
     env.write("go", "");
     add("asks", &terminal.shows("Approve?"));
     terminal.keys(&["y", "Enter"]);
-    add("landed", &terminal.shows("Pane is dead"));
+    add("landed", &terminal.shows(OVER));
     drop(terminal);
 
     fs::remove_file(env.repo().join("go")).unwrap();
@@ -130,7 +142,7 @@ fn run_at(columns: usize, lead: &str) -> Option<String> {
     let terminal = Terminal::begin(&env, columns, lead, &flags)?;
     terminal.shows("thinking");
     terminal.keys(&["C-c"]);
-    add("interrupted", &terminal.shows("Pane is dead"));
+    add("interrupted", &terminal.shows(OVER));
     Some(screens)
 }
 
